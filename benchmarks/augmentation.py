@@ -1,6 +1,6 @@
 """Sentences per second of each augmentation operation that is installed, beside nlpaug's own loop.
 
-    python benchmarks/augmentation.py [--sentences 2000] [--text FILE] [--rounds 3] [--contextual DIR]
+    python benchmarks/augmentation.py [--sentences 2000] [--text FILE] [--rounds 3]
         [--marian DIR DIR] [--translated 100] [--only synonym,swap]
 
 Both make one copy of the same sentences in this process, on one thread, in turn, `rounds` times, each
@@ -49,12 +49,8 @@ def timed(run: Callable[[], object]) -> float:
 
 
 def asked(chosen: argparse.Namespace) -> dict[str, Operation]:
-    """The operations that are installed, each translation engine one of them."""
-    wanted = {name: operations([name])[0] for name in (*NLPAUG, "back-translation")}
-    if chosen.marian:
-        (wanted["marian"],) = operations(["back-translation"], tuple(chosen.marian))
-    if chosen.contextual:
-        (wanted["contextual"],) = operations([f"contextual@{chosen.contextual}"])
+    """The operations that are installed."""
+    wanted = {name: operations([name], chosen.marian)[0] for name in (*NLPAUG, "back-translation")}
     found = {}
     for name, operation in wanted.items():
         if chosen.only and name not in chosen.only.split(","):
@@ -87,10 +83,9 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--text", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--contextual", help="a masked language model's folder or hub id")
     parser.add_argument("--marian", nargs=2)
     parser.add_argument("--translated", type=int, default=100)
-    parser.add_argument("--only", help="names of operations or engines, with commas between")
+    parser.add_argument("--only", help="names of operations, with commas between")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     lines = chosen.text.read_text().splitlines() if chosen.text else folder_corpus(DEMONSTRATION, Limits()).sentences

@@ -125,7 +125,7 @@ def main() -> None:
     if any(len(student) != 2 for student in students):
         raise SystemExit(f"--student {' '.join(asked.student)}: expected FOLDER=RUN")
     limit = asked.max_sentences or None
-    limits = Limits(sentences=limit, pairs=asked.max_pairs or None, documents=asked.max_documents or None, evenly=True)
+    limits = Limits(sentences=limit, pairs=asked.max_pairs or None, documents=asked.max_documents or None)
     text = Text(asked.data, asked.store, students[0][1], limits)
     minutes = asked.minutes or training_minutes(students[0][1])
     if asked.part:

@@ -27,10 +27,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+from torch.nn import functional
 
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import default_device
-from distilbench.encoders.pair_head import PairScorer, load_pair_scorer
+from distilbench.encoders.pair_head import PairHead, PairScorer, load_pair_scorer
 from distilbench.errors import InputError
 from distilbench.prepare.cross_encoder import TaskCrossEncoder, load_cross_encoder
 from distilbench.storage.files import write_json
@@ -264,7 +265,20 @@ def _catalogue(
 def _compare(scorer: PairScorer, u_d: Tensor, e_Nd: Tensor) -> None:
     """The head's outputs of one embedding with each of N, as numbers on the CPU."""
     with torch.inference_mode():
-        torch.cat([scorer.head.against(u_d, part) for part in e_Nd.split(ROWS)]).cpu()  # type: ignore[no-untyped-call]
+        torch.cat([against(scorer.head, u_d, part) for part in e_Nd.split(ROWS)]).cpu()  # type: ignore[no-untyped-call]
+
+
+def against(head: PairHead, u_d: Tensor, v_Nd: Tensor) -> Tensor:
+    """The head's outputs of one embedding with each of N, N x C, at half of its multiplications.
+
+    W1 u is one vector, and W2 v + W3 (u*v) = (W2 + W3 diag(u)) v is one product.
+    """
+    if head.kind == "dot":
+        return head.outer((v_Nd @ u_d / head.width).unsqueeze(-1))
+    w1, w2, w3, w4 = head.inner.weight.chunk(4, dim=1)
+    hidden_NH = functional.linear(v_Nd, w2 + w3 * u_d, head.inner.bias + w1 @ u_d)
+    hidden_NH = hidden_NH + functional.linear((v_Nd - u_d).abs(), w4)
+    return head.outer(functional.relu(hidden_NH))
 
 
 def _repeated(e_Nd: Tensor, count: int) -> Tensor:

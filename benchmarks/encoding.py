@@ -31,8 +31,8 @@ import torch
 from distilbench.choices import Backend
 from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
+from distilbench.prepare.encode import check_bf16
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.storage.store import ArtifactStore, default_store
 

@@ -12,8 +12,6 @@ Stored = Literal["float16", "float32"]
 """The precision in which a teacher's embeddings are stored."""
 Backend = Literal["torch", "onnx", "bf16"]
 """What runs an encoder."""
-Pooling = Literal["mean", "cls", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"]
-"""How an encoder makes one vector of its tokens' vectors."""
 TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 """A kind of evaluation sets."""
 EVERY_TASK: tuple[TaskKind, ...] = get_args(TaskKind)

@@ -109,7 +109,7 @@ def test_other_text_is_another_run(common: list[str]) -> None:
             ["--text", "own.jsonl", "--skip-bad-rows"],
             ["none of its 11 rows", "no column 'text'; the columns are ['s']"],
         ),
-        (["--text", "hf:me/mine"], ["hf:me/mine: the hub cannot be reached"]),
+        (["--text", "hf:me/mine"], ["hf:me/mine: no such folder, and not to be had from the hub"]),
         (["--text", "hf:me/mine?split"], ["hf:me/mine?split: expected hf:NAME"]),
     ],
 )

@@ -25,7 +25,6 @@ from distilbench.encoders.encoder import (
     EncoderSpec,
     encode,
     encode_ids,
-    padded,
     token_budget_batches,
     token_ids,
 )
@@ -87,11 +86,6 @@ def test_weights_in_half_precision_are_loaded_in_float32(folder: Path, model: Se
     np.testing.assert_allclose(encode(loaded, SENTENCES), encode(model, SENTENCES), atol=1e-2)
 
 
-def test_no_sentences_are_no_vectors(model: SentenceTransformer) -> None:
-    vectors = encode(model, [])
-    assert vectors.shape == (0, 32) and vectors.dtype == np.float32
-
-
 def test_a_prompt_is_put_before_every_sentence(model: SentenceTransformer) -> None:
     prompted = encode(model, SENTENCES, prompt="how do i ")
     np.testing.assert_allclose(prompted, model.encode(list(SENTENCES), prompt="how do i "), atol=1e-5)
@@ -104,20 +98,6 @@ def test_max_tokens_cuts_sentences(encoder_folder: Path, model: SentenceTransfor
     np.testing.assert_allclose(encode(short, SENTENCES), short.encode(list(SENTENCES)), atol=1e-5)
     # 4 words are left of 6 tokens.
     np.testing.assert_allclose(encode(short, SENTENCES[:1]), encode(model, ["the dog runs in"]), atol=1e-5)
-
-
-@pytest.mark.parametrize("pooling", ["cls", "max", "mean_sqrt_len_tokens", "lasttoken"])
-def test_the_folders_own_pooling_is_used(encoder_folder: Path, tmp_path: Path, pooling: str) -> None:
-    transformer = SentenceTransformer(str(encoder_folder), device="cpu")[0]
-    other = SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode=pooling)], device="cpu")
-    other.save(str(tmp_path / "other"), create_model_card=False)
-    loaded = EncoderSpec(str(tmp_path / "other")).load()
-    np.testing.assert_allclose(encode(loaded, SENTENCES), other.encode(list(SENTENCES)), atol=1e-5)
-
-
-def test_vectors_are_deterministic_and_dropout_is_off(model: SentenceTransformer) -> None:
-    assert not model.training
-    np.testing.assert_array_equal(encode(model, SENTENCES), encode(model, SENTENCES))
 
 
 def test_a_vector_that_is_not_finite_names_its_sentence(folder: Path) -> None:
@@ -149,11 +129,6 @@ def test_batches_hold_every_position_once_within_the_budget(count: int, budget: 
         assert (len(batch) + 1) * lengths[following[0]] > budget
 
 
-def test_batches_are_of_similar_length() -> None:
-    lengths = np.array([30, 2, 29, 3, 28, 4])
-    assert [batch.tolist() for batch in token_budget_batches(lengths, 90)] == [[1, 3, 5], [4, 2, 0]]
-
-
 @pytest.mark.parametrize(
     ("enough", "expected"),
     [
@@ -169,24 +144,7 @@ def test_a_batch_with_enough_tokens_takes_no_longer_sentence(enough: int | None,
     assert sorted(i for batch in batches for i in batch) == list(range(7))
 
 
-def test_equal_lengths_still_end_at_the_budget() -> None:
-    assert [len(batch) for batch in token_budget_batches(np.full(7, 5), 15, 5)] == [3, 3, 1]
-
-
-def test_padding() -> None:
-    batch = padded([[5, 6, 7], [8], []], 9, "cpu")
-    assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 9, 9], [9, 9, 9]]
-    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0]]
-    assert batch["input_ids"].dtype == torch.int64
-
-
 # Identity
-
-
-def test_a_copy_elsewhere_is_the_same_encoder(encoder_folder: Path, folder: Path) -> None:
-    (folder / "README.md").write_text("a card changes no vector")
-    (folder / "notes.log").write_text("nor does a log")
-    assert EncoderSpec(str(folder)).identity() == EncoderSpec(str(encoder_folder)).identity()
 
 
 def _other_weight(folder: Path) -> None:
@@ -244,20 +202,7 @@ def test_a_hub_encoder_that_is_not_to_be_had_has_no_identity() -> None:
         EncoderSpec("nobody-4711/nothing").identity()
 
 
-def test_identities_are_json(encoder_folder: Path) -> None:
-    json.dumps(EncoderSpec(str(encoder_folder), max_tokens=8).identity())
-
-
-@pytest.mark.parametrize(("name", "title"), [("/models/mpnet", "mpnet"), ("owner/name", "name"), ("a/b/c/", "c")])
-def test_titles(name: str, title: str) -> None:
-    assert EncoderSpec(name).title == title
-
-
 # Width
-
-
-def test_width_of_a_plain_folder(encoder_folder: Path) -> None:
-    assert EncoderSpec(str(encoder_folder)).width() == 32
 
 
 def test_an_encoder_that_is_cut_gives_what_sentence_transformers_gives(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -77,19 +76,6 @@ def test_a_name_that_the_encoder_does_not_have_is_refused(encoder: Path, encoder
     # sentence-transformers writes empty prompts called query and document into every folder.
     with pytest.raises(InputError, match=r"--prompt document=query: .* \(it has no prompts\).* such as 'query: '"):
         literal_prompt(EncoderSpec(str(encoder_folder)), "query", "--prompt document=")
-
-
-@pytest.mark.parametrize("role", ["query", "document"])
-def test_it_is_refused_before_anything_runs(tmp_path: Path, data: Path, encoder: Path, role: str) -> None:
-    given = {"prompt": (f"{role}=nowhere",)}
-    wrong = SweepSettings(**settings(tmp_path, data, encoder, **given).model_dump(), method="hpd")
-    with pytest.raises(InputError, match=rf"--prompt {role}=nowhere: encoder .* no prompt of that name"):
-        sweep(wrong, Console(file=io.StringIO()))
-    assert not any(tmp_path.iterdir())
-    own = EvaluateSettings(model=(str(encoder),), data=str(data), store=tmp_path / "store", **given)
-    with pytest.raises(InputError, match="no prompt of that name"):
-        evaluate(own, Console(file=io.StringIO()))
-    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -211,13 +197,6 @@ def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
     assert Prompts.of(both.student_encoder) == Prompts("plain ", "can you ", SEARCHED)
     check_encoders(both)
     check_student_encoder(both, both.student)
-
-
-def test_without_these_options_nothing_is_read_by_role(tmp_path: Path, data: Path, encoder: Path) -> None:
-    old = settings(tmp_path, data, encoder, prompt=("plain ",))
-    corpus = load_corpus(old, NO_REQUIREMENTS, Console(quiet=True))
-    assert corpus.roles_N is None and "student_prompts" not in run_config(old, corpus)
-    assert old.student_encoder.prompt == "" and not old.student_encoder.by_role
 
 
 # --- Evaluation, records, cards

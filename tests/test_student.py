@@ -21,7 +21,6 @@ from distilbench.encoders.student import (
     load_student,
     resolved_student,
     setting_for,
-    spread_layers,
     student_layers,
     student_pooling,
     student_source,
@@ -59,32 +58,6 @@ def test_the_layers_asked_for_are_kept(teacher: EncoderSpec, student: str, kept:
     assert same(model[0].model.embeddings, whole[0].model.embeddings)
     assert model.max_seq_length == 20
     assert not model.training
-
-
-def test_dropped_layers_change_the_vectors_and_all_layers_do_not(teacher: EncoderSpec) -> None:
-    vectors = {
-        student: encode(load_student(student, teacher, "cpu"), SENTENCES)
-        for student in ("layers:1,3", "layers:0,2", "layers:0,1,2,3")
-    }
-    whole = teacher.load()
-    mean_pooled = encode(SentenceTransformer(modules=list(whole)[:2], device="cpu"), SENTENCES)
-    np.testing.assert_allclose(vectors["layers:0,1,2,3"], mean_pooled, atol=1e-5)
-    assert np.abs(vectors["layers:1,3"] - mean_pooled).max() > 1e-2
-    assert np.abs(vectors["layers:1,3"] - vectors["layers:0,2"]).max() > 1e-2
-
-
-def test_a_student_of_dropped_layers_survives_saving(teacher: EncoderSpec, tmp_path: Path) -> None:
-    model = load_student("layers:1,3", teacher, "cpu")
-    model.save(str(tmp_path / "student"), create_model_card=False)
-    again = SentenceTransformer(str(tmp_path / "student"), device="cpu")
-    np.testing.assert_allclose(again.encode(SENTENCES), encode(model, SENTENCES), atol=1e-5)
-
-
-def test_two_students_share_no_parameters(teacher: EncoderSpec) -> None:
-    one, two = (load_student("layers:1,3", teacher, "cpu") for _ in range(2))
-    with torch.no_grad():
-        next(one.parameters()).add_(1)
-    assert not same(one, two)
 
 
 def test_another_encoder_is_taken_whole_with_mean_pooling(teacher: EncoderSpec, encoder_folder: Path) -> None:
@@ -129,12 +102,6 @@ def test_an_encoder_that_is_not_there(teacher: EncoderSpec, student: str) -> Non
         check_student(student, teacher)
 
 
-def test_half_keeps_the_first_and_the_last_layer(teacher: EncoderSpec) -> None:
-    assert [spread_layers(n, max(1, n // 2)) for n in (1, 2, 4, 6)] == [(0,), (1,), (0, 3), (0, 3, 5)]
-    assert spread_layers(12, 6) == (0, 2, 4, 7, 9, 11) and spread_layers(5, 5) == (0, 1, 2, 3, 4)
-    assert resolved_student("half", teacher) == "layers:0,3"
-
-
 def test_auto_is_what_a_ranking_chooses(teacher: EncoderSpec, narrow_encoder_folder: Path) -> None:
     assert resolved_student("auto:3", teacher, (0, 1, 3)) == "layers:0,1,3"
     assert resolved_student("auto:3", teacher) == "layers:0,2,3"  # to measure how long it takes
@@ -147,12 +114,6 @@ def test_auto_is_what_a_ranking_chooses(teacher: EncoderSpec, narrow_encoder_fol
     )
     with pytest.raises(InputError):
         load_student("auto:2", teacher, "cpu")
-
-
-@pytest.mark.parametrize("depth", ["0", "5", "-1", "a", "1.5", ""])
-def test_a_depth_that_the_teacher_does_not_have(teacher: EncoderSpec, depth: str) -> None:
-    with pytest.raises(InputError, match=rf"--student auto:{depth}: expected auto, or auto:N with N from 1 to 4"):
-        check_student(f"auto:{depth}", teacher)
 
 
 def test_layers_of_another_encoder(teacher: EncoderSpec, encoder_folder: Path, tmp_path: Path, monkeypatch) -> None:
@@ -171,13 +132,6 @@ def test_layers_of_another_encoder(teacher: EncoderSpec, encoder_folder: Path, t
     assert absolute_student("auto:2") == "auto:2" and absolute_student("half@owner/name") == "half@owner/name"
     named = [StudentSpec.parse(name).encoder for name in (student, "half", "x/y")]
     assert named == [str(folder), None, "x/y"]
-
-
-@pytest.mark.parametrize("rule", ["auto", "auto:2", "half", "layers:0"])
-def test_layers_of_an_encoder_that_is_not_there(teacher: EncoderSpec, rule: str) -> None:
-    for name in ("/no/such/place", ""):
-        with pytest.raises(InputError, match=rf"encoder '{name}': no such folder"):
-            check_student(f"{rule}@{name}", teacher)
 
 
 @pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken", "max"])

@@ -83,21 +83,6 @@ def test_a_word_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked[4:] == ["bad"]
 
 
-def test_what_is_interrupted_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = bert()
-    reader = WordReader(tokenizer)
-    reader.ids(["a"])
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(reader, "_learn", interrupted)
-        reader.ids(["bad b"])
-    ids, begins = reader.ids(TEXTS)
-    assert (ids.tolist(), begins.tolist()) == expected(tokenizer, TEXTS)
-
-
-def interrupted() -> None:
-    raise KeyboardInterrupt
-
-
 def test_long_words_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "MOST_LETTERS", 10)
     tokenizer, forgotten = bert(), 0

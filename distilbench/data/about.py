@@ -11,7 +11,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from distilbench.data.readers import either, read_tsv
 from distilbench.errors import InputError
 
 DEMONSTRATION = Path(__file__).with_name("demonstration")
@@ -43,29 +42,13 @@ class PairTaskFormat(BaseModel):
 
 
 class About(BaseModel):
-    """`demonstration`: its scores are no benchmark; `text`: where its text comes from; `pair_tasks`: its own labelled ones.
-
-    `rows`: files and columns of text, whose sentences have the corpus's first rows, in that order (else the order is that
-    of reading).
-    """
+    """`demonstration`: its scores are no benchmark; `text`: where its text is from; `pair_tasks`: its own labelled ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     demonstration: bool = False
     text: str = ""
     pair_tasks: Mapping[str, PairTaskFormat] = {}
-    rows: tuple[tuple[str, ...], ...] = ()
-
-    def first_rows(self, root: Path) -> list[str]:
-        """The sentences that `rows` puts first."""
-        sentences: list[str] = []
-        for name, *columns in self.rows:
-            path = either(root, name)
-            if path is None:
-                raise InputError(f"{root / 'about.json'}: rows: no file {name!r} in the folder")
-            table = [fields for _, fields in read_tsv(path, columns)]
-            sentences += [fields[column].strip() for column in range(len(columns)) for fields in table]
-        return sentences
 
 
 def about(root: Path) -> About:

@@ -167,6 +167,20 @@ class Corpus:
             probed=self.probed if "pairs" in tasks else (),
         )
 
+    def without_training(self, rows: Rows) -> Corpus:
+        """Train on none of these rows, and on no pair or triplet that has one."""
+
+        def free(sets: Rows) -> Rows:
+            return sets[~np.isin(sets, rows).any(axis=1)]
+
+        return replace(
+            self,
+            train=np.setdiff1d(self.train, rows),
+            pairs_P2=free(self.pairs_P2),
+            triplets_T3=free(self.triplets_T3),
+            judged_P2=free(self.judged_P2),
+        )
+
     @functools.cached_property
     def sentences_fingerprint(self) -> str:
         """SHA-256 of the distinct sentences in order, and of their roles: what an encoding of them depends on."""
@@ -229,14 +243,10 @@ def _add_to(digest: Any, value: Any) -> None:
 
 @dataclass
 class CorpusBuilder:
-    """Collects sentences (each distinct one once, in order of arrival) and sets, then makes a `Corpus`.
-
-    The sentences of `first` have the first rows, and sets are in the order of their rows then.
-    """
+    """Collects sentences (each distinct one once, in order of arrival) and sets, then makes a `Corpus`."""
 
     name: str
     demonstration: bool = False
-    first: Sequence[str] = ()
     sts: list[StsSet] = field(default_factory=list)
     retrieval: list[RetrievalSet] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
@@ -247,10 +257,6 @@ class CorpusBuilder:
     _triplets: list[tuple[int, int, int]] = field(default_factory=list)
     _pair_tasks: list[PairTask] = field(default_factory=list)
     _classification: list[ClassificationSet] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Give rows to the first sentences."""
-        self.rows(self.first)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -274,11 +280,9 @@ class CorpusBuilder:
         """Allow students to train on `sentences`."""
         self._train.update(dict.fromkeys(self.rows(sentences).tolist()))
 
-    def train_pairs(self, left: Sequence[str], right: Sequence[str], *, as_sentences: bool = True) -> None:
-        """Add similar pairs; `as_sentences`: both sides become training sentences."""
+    def add_pairs(self, left: Sequence[str], right: Sequence[str]) -> None:
+        """Add similar pairs; by that their sides are no training sentences."""
         self._pairs += zip(self.rows(left).tolist(), self.rows(right).tolist(), strict=True)
-        if as_sentences:
-            self.train_on([*left, *right])
 
     def train_triplets(self, anchor: Sequence[str], positive: Sequence[str], negative: Sequence[str]) -> None:
         """Add triplets (a sentence, one that it entails, one that contradicts it); all three become training sentences."""
@@ -335,8 +339,8 @@ class CorpusBuilder:
             sentences=tuple(self._row_of),
             train=np.array(sorted(self._train), dtype=np.int64),
             pairs_P2=np.array(self._pairs, dtype=np.int64).reshape(-1, 2),
-            sts=tuple(sorted(self.sts, key=lambda s: int(s.left_P[0])) if self.first else self.sts),
-            retrieval=tuple(map(_in_row_order, self.retrieval) if self.first else self.retrieval),
+            sts=tuple(self.sts),
+            retrieval=tuple(self.retrieval),
             found=tuple(self.found),
             missing=() if self.demonstration else tuple(self.missing),
             demonstration=self.demonstration,
@@ -344,10 +348,3 @@ class CorpusBuilder:
             pair_tasks=tuple(self._pair_tasks),
             classification=tuple(self._classification),
         )
-
-
-def _in_row_order(task: RetrievalSet) -> RetrievalSet:
-    """The set with its documents in the order of their rows."""
-    order = np.argsort(task.documents, kind="stable")
-    place = np.argsort(order)
-    return replace(task, documents=task.documents[order], relevant=tuple(place[r] for r in task.relevant))

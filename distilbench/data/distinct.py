@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distilbench.data.sentences import read_arrow, write_arrow
+from distilbench.data.sentences import read_arrow, text_digest, write_arrow
 from distilbench.storage.files import disk_full
 
 KEY = "key"
@@ -79,8 +78,7 @@ def _without_keys(
 
 def _digests(keys: Sequence[str]) -> NDArray[np.int64]:
     """N x 2, the halves of 128-bit digests."""
-    joined = b"".join(hashlib.blake2b(key.encode(), digest_size=16).digest() for key in keys)
-    return np.frombuffer(joined, dtype=np.int64).reshape(-1, 2)
+    return np.frombuffer(b"".join(map(text_digest, keys)), dtype=np.int64).reshape(-1, 2)
 
 
 def _firsts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from distilbench.data.readers import column_names, flag, format_of, raising, read_columns, sentence, usable
-from distilbench.data.sentences import FILE, SentenceFile, write_sentences
+from distilbench.data.sentences import FILE, SentenceFile, text_digest, write_sentences
 from distilbench.errors import InputError
 from distilbench.storage.files import atomic_path, file_sha256, fingerprint
 from distilbench.storage.store import ArtifactStore
@@ -151,4 +150,4 @@ def _id(path: Path, row: int, column: str, value: object) -> str:
 
 
 def _digest(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
+    return int.from_bytes(text_digest(name, 8), "little", signed=True)

@@ -118,9 +118,8 @@ def evaluation_data(root: Path, kinds: Sequence[TaskKind], limits: Limits, store
         raise ValueError(f"kinds {kinds!r}: expected some of {', '.join(EVERY_TASK)}")
     if not root.is_dir():
         raise InputError(f"--data {root}: no such folder")
-    own = about(root)
     coded: set[str] = set()
-    builder = CorpusBuilder(root.resolve().name, own.demonstration, own.first_rows(root))
+    builder = CorpusBuilder(root.resolve().name, about(root).demonstration)
     tokenised: list[StsSet] = []
     searches: list[LargeRetrievalSet] = []
     if "sts" in kinds:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from distilbench.choices import SWEPT_TASKS, TaskKind
@@ -40,8 +41,7 @@ class Limits:
 
     `pairs`: similar pairs to train on; `sentences`: unlabelled training sentences; `documents`: documents of a
     retrieval set, of which those that answer a query are always kept; `triplets`: triplets to train on; `labelled`:
-    training pairs of each pair task, whose dev and test sets are never cut. `evenly`: the sentences are drawn evenly from
-    the sources that the column `source` of `unlabeled/` names.
+    training pairs of each pair task, whose dev and test sets are never cut.
     """
 
     pairs: int | None = 20_000
@@ -49,7 +49,6 @@ class Limits:
     documents: int | None = 20_000
     triplets: int | None = 20_000
     labelled: int | None = 20_000
-    evenly: bool = False
 
 
 def folder_corpus(
@@ -86,29 +85,7 @@ def read_folder(
     """Read `root` as `folder_corpus` does, whether or not there is enough in it for a run; of its sets the `kinds` alone."""
     if not root.is_dir():
         raise InputError(f"--data {root}: no such folder")
-    own = about(root)
-    wanted = _Wanted(limits, needs, texts, kinds, select)
-    corpus = _read(root, wanted, CorpusBuilder(root.resolve().name, own.demonstration))
-    if first := own.first_rows(root):
-        read = set(corpus.sentences)
-        first = [sentence for sentence in first if sentence in read]
-        corpus = _read(root, wanted, CorpusBuilder(corpus.name, own.demonstration, first))
-    return corpus
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """The arguments of `read_folder`."""
-
-    limits: Limits
-    needs: Requirements
-    texts: Texts
-    kinds: Collection[TaskKind]
-    select: Selection | None
-
-
-def _read(root: Path, wanted: _Wanted, builder: CorpusBuilder) -> Corpus:
-    limits, needs, texts, kinds = wanted.limits, wanted.needs, wanted.texts, wanted.kinds
+    builder = CorpusBuilder(root.resolve().name, about(root).demonstration)
     task_names = needs.distinct_tasks(formats_of(root))
     if "sts" in kinds:
         read_sts(root / "sts", builder)
@@ -118,7 +95,7 @@ def _read(root: Path, wanted: _Wanted, builder: CorpusBuilder) -> Corpus:
     files = read_pairs(root, builder)
     streams = _unlabelled(root / "unlabeled", texts, builder)
     training: Iterable[str] = []
-    if _wants_searches(wanted.select, builder) and files:
+    if _wants_searches(select, builder) and files:
         evaluation |= make_searches(files, limits.documents, builder)
         training = [] if streams or texts.sources else [text for file in files for text in file.texts]
     if "retrieval" in kinds and not builder.retrieval:
@@ -128,7 +105,11 @@ def _read(root: Path, wanted: _Wanted, builder: CorpusBuilder) -> Corpus:
         training = searched_text(root, builder)
     tasks = [read_pair_task(root, name) for name in task_names]
     test_texts = evaluation.union(*(task.evaluation for task in tasks))
-    labelled = [((text, "") for text in training), *(stream.labelled(name) for name, stream in streams.items())]
+    labelled = chain(
+        ((text, "") for text in training),
+        ((text, source or name) for name, stream in streams.items() for text, source in stream),
+        ((text, name) for name, of_file in pairs.items() for pair in of_file for text in pair),
+    )
     _add_training(builder, pairs, labelled, evaluation, test_texts, limits)
     builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.labelled, test_texts, builder)
@@ -192,7 +173,7 @@ def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str,
 def _add_training(
     builder: CorpusBuilder,
     pairs: Mapping[str, Sequence[tuple[str, str]]],
-    labelled: Sequence[Iterable[Labelled]],
+    labelled: Iterable[Labelled],
     evaluation: set[str],
     test_texts: set[str],
     limits: Limits,
@@ -200,16 +181,13 @@ def _add_training(
     every_pair = [pair for of_file in pairs.values() for pair in of_file]
     clean_pairs = [p for p in every_pair if p[0] != p[1] and not evaluation.intersection(p)]
     drawn_pairs = fixed_sample(clean_pairs, limits.pairs)
-    if limits.evenly:
-        sides = [((text, name) for pair in of_file for text in pair) for name, of_file in pairs.items()]
-        labelled = [*labelled, *sides]
-    drawn = draw(labelled, evaluation, limits.sentences, evenly=limits.evenly)
+    drawn = draw(labelled, evaluation, limits.sentences)
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
     for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn.sentences):
         builder.rows(texts)
     used_pairs = [p for p in drawn_pairs if not test_texts.intersection(p)]
     used_sentences = [s for s in drawn.sentences if s not in test_texts]
-    builder.train_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs], as_sentences=not limits.evenly)
+    builder.add_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs])
     builder.train_on(used_sentences)
     dropped = len(every_pair) - len(clean_pairs) + drawn.dropped
     dropped += len(drawn_pairs) - len(used_pairs) + len(drawn.sentences) - len(used_sentences)

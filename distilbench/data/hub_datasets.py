@@ -6,12 +6,13 @@ dataset is never run (`datasets` 4 and later cannot).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from distilbench.data.readers import Rows, usable
+from distilbench.data.readers import usable
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
 from distilbench.storage.hub import hub_silence
@@ -19,35 +20,6 @@ from distilbench.storage.hub import hub_silence
 PREFIX = "hf:"
 _OPTIONS = ("config", "split", "column", "revision")
 _SAVED = ("state.json", "dataset_dict.json")  # what `save_to_disk` leaves for one split, and for several
-_REFUSED = {
-    "RepositoryNotFoundError": "the hub has no such dataset (or you may not read it), and no folder has its name",
-    "RevisionNotFoundError": "the dataset has no revision {!r}",
-    "HFValidationError": "no such folder, and no name of a hub's dataset; expected OWNER/NAME",
-}
-
-
-@dataclass(frozen=True)
-class HubName:
-    """A source string's parts; None is the dataset's only configuration, `--text-column`, the main branch."""
-
-    name: str
-    config: str | None = None
-    split: str = "train"
-    column: str | None = None
-    revision: str | None = None
-
-    @classmethod
-    def parse(cls, source: str) -> HubName:
-        """The parts of `hf:NAME?...`."""
-        name, mark, query = source.removeprefix(PREFIX).partition("?")
-        try:
-            options = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if mark else []
-        except ValueError:
-            options = [("", "")]
-        values = dict(options)
-        if not name or len(values) < len(options) or not all(key in _OPTIONS and value for key, value in options):
-            raise InputError(f"{source}: expected {PREFIX}NAME, then perhaps ? and {'=.. & '.join(_OPTIONS)}=..")
-        return cls(name, **values)
 
 
 @dataclass(frozen=True)
@@ -60,12 +32,14 @@ class HubDataset:
     split: Any
     folder: Path
 
-    def checksums(self) -> list[str]:
-        """SHA-256 of every file of a folder, in the order of their paths."""
-        return [file_sha256(path) for path in sorted(self.folder.rglob("*")) if path.is_file()]
+    def identity(self) -> list[str]:
+        """The source with its commit, or with the SHA-256 of every file of a folder."""
+        if self.commit:
+            return [self.source, self.commit]
+        return [self.source, *(file_sha256(path) for path in sorted(self.folder.rglob("*")) if path.is_file())]
 
-    def read(self) -> Rows:
-        """Row numbers from 1 and sentences, as `read_column` gives those of a file."""
+    def read(self) -> Iterator[str | InputError]:
+        """The sentences; a bad row as its InputError."""
         row, records = 0, iter(self.split)
         while True:
             try:
@@ -77,7 +51,7 @@ class HubDataset:
             row += 1
             if row == 1:
                 _check_column(self.source, self.column, list(record))
-            yield row, usable(self.source, row, f"column {self.column!r}", record.get(self.column))
+            yield usable(self.source, row, f"column {self.column!r}", record.get(self.column))
 
 
 def open_hub(source: str, column: str) -> HubDataset:
@@ -85,44 +59,51 @@ def open_hub(source: str, column: str) -> HubDataset:
 
     On the hub the revision is resolved to its commit first, so that what is read is what it is known by.
     """
-    name = HubName.parse(source)
-    column = name.column or column
-    try:
-        import datasets
-    except ImportError:
-        raise InputError(
-            f"{source}: reading hub datasets needs the package `datasets`; expected: pip install 'distilbench[hub]'"
-        ) from None
-    folder = Path(name.name)
-    commit = None if folder.is_dir() else _commit(source, name)
+    import datasets
+
+    name, options = parse_source(source)
+    column, split_name = options.get("column", column), options.get("split", "train")
+    folder = Path(name)
+    commit = None if folder.is_dir() else _commit(source, name, options.get("revision"))
     try:
         if any((folder / file).is_file() for file in _SAVED):
-            saved = datasets.load_from_disk(name.name)
+            saved = datasets.load_from_disk(name)
             splits = saved if isinstance(saved, dict) else {str(saved.split or "train"): saved}
         else:
-            splits = datasets.load_dataset(name.name, name.config, revision=commit, streaming=True)
+            splits = datasets.load_dataset(name, options.get("config"), revision=commit, streaming=True)
     except Exception as error:  # the library raises what its many formats and the network raise
         raise InputError(f"{source}: cannot be opened: {_reason(error)}") from None
-    if name.split not in splits:
-        raise InputError(f"{source}: no split {name.split!r}; expected one of {', '.join(map(str, splits))}")
-    split = splits[name.split]
+    if split_name not in splits:
+        raise InputError(f"{source}: no split {split_name!r}; expected one of {', '.join(map(str, splits))}")
+    split = splits[split_name]
     if split.column_names is not None:
         _check_column(source, column, split.column_names)
         split = split.select_columns([column])
     return HubDataset(source, column, commit, split, folder)
 
 
-def _commit(source: str, name: HubName) -> str:
+def parse_source(source: str) -> tuple[str, dict[str, str]]:
+    """The name in `hf:NAME?...`, and what is said behind it."""
+    name, mark, query = source.removeprefix(PREFIX).partition("?")
+    try:
+        options = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if mark else []
+    except ValueError:
+        options = [("", "")]
+    values = dict(options)
+    if not name or len(values) < len(options) or not all(key in _OPTIONS and value for key, value in options):
+        raise InputError(f"{source}: expected {PREFIX}NAME, then perhaps ? and {'=.. & '.join(_OPTIONS)}=..")
+    return name, values
+
+
+def _commit(source: str, name: str, revision: str | None) -> str:
     import huggingface_hub
 
     silence = hub_silence()
     try:
         if not silence:
-            return str(huggingface_hub.HfApi().dataset_info(name.name, revision=name.revision).sha)
+            return str(huggingface_hub.HfApi().dataset_info(name, revision=revision).sha)
     except Exception as error:  # of the network, in many classes
-        if refused := _REFUSED.get(type(error).__name__):
-            raise InputError(f"{source}: {refused.format(name.revision)}") from None
-        silence = _reason(error)
+        raise InputError(f"{source}: no such folder, and not to be had from the hub: {_reason(error)}") from None
     raise InputError(f"{source}: the hub cannot be reached: {silence}; expected a folder's name offline")
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.folder import Limits
-from distilbench.data.retrieval_sets import TRAIN, Layout, layouts, read_qrels, texts_of
-from distilbench.data.sampling import draw_distinct
+from distilbench.data.retrieval_sets import TRAIN, Layout, check_documents, judged_queries, layouts, texts_of
+from distilbench.data.sampling import draw_evenly
 from distilbench.data.training_text import asked_rows
 from distilbench.errors import InputError
 
@@ -61,50 +61,34 @@ def _read(
 
     Whole queries are drawn, with all their passages, until there are `most` pairs: no relevant passage is unknown then.
     """
-    qrels, queries_file = layout.qrels[TRAIN], layout.queries[TRAIN]
-    grades = read_qrels(qrels, layout)
-    total = sum(len(graded) for _, graded in grades.values())
-    drawn, pairs = dict[str, str](), 0
-    queries = {query: text for _, query, text in texts_of(queries_file, layout.asked) if query in grades}
-    for query, (row, _) in grades.items():
-        if query not in queries:
-            raise InputError(f"{qrels}, row {row}: query id {query!r} is not in {queries_file.name}")
-    for query in _shuffled(list(grades)):
+    judged = judged_queries(layout, TRAIN)
+    names, drawn, pairs = list(judged.queries), list[str](), 0
+    for place in np.random.default_rng(0).permutation(len(names)).tolist():
         if most is not None and pairs >= most:
             break
-        if queries[query] not in asked:
-            drawn[query] = queries[query]
-            pairs += len(grades[query][1])
-    needed = {doc: row for query in drawn for doc, (row, _) in grades[query][1].items()}
+        if judged.queries[names[place]] not in asked:
+            drawn.append(names[place])
+            pairs += len(judged.grades[names[place]])
+    needed = {doc: judged.needed[doc] for query in drawn for doc in judged.grades[query]}
     texts = dict[str, str]()
 
-    def other_passages() -> Iterator[str]:
+    def other_passages() -> Iterator[tuple[str, str]]:
         for row, doc, text in texts_of(layout.corpus, layout.documents):
             if doc in texts:
                 raise InputError(f"{layout.corpus}, row {row}: document id {doc!r} is there already; expected it once")
             if doc in needed:
                 texts[doc] = text
             elif text not in asked:
-                yield text
+                yield text, ""
 
-    stream = other_passages()
-    others = [] if more == 0 else draw_distinct(stream, more)
-    for _ in stream:  # to the end, where the passages that are needed may be
-        pass
-    for doc, row in needed.items():
-        if doc not in texts:
-            raise InputError(f"{qrels}, row {row}: document {doc!r} is not in {layout.corpus.name}")
+    others, _ = draw_evenly(other_passages(), more)
+    check_documents(layout, TRAIN, needed, texts)
     relevant = set(texts.values())
     kept = [
-        (text, texts[doc])
-        for query, text in drawn.items()
-        for doc in grades[query][1]
-        if texts[doc] not in asked and texts[doc] != text
+        (judged.queries[query], texts[doc])
+        for query in drawn
+        for doc in judged.grades[query]
+        if texts[doc] not in asked and texts[doc] != judged.queries[query]
     ]
+    total = sum(map(len, judged.grades.values()))
     return kept, [text for text in others if text not in relevant], total
-
-
-def _shuffled(queries: list[str]) -> list[str]:
-    """All of them in a fixed random order."""
-    order = np.random.default_rng(0).permutation(len(queries))
-    return [queries[int(i)] for i in order]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -90,13 +90,12 @@ class Layout:
 class JudgedQueries(NamedTuple):
     """The queries of a split that have a relevant document, with the grades of their documents by id.
 
-    `needed` has the row of the first judgement of each relevant document, `asked` is the number of all queries.
+    `needed` has the row of a judgement of each relevant document.
     """
 
     queries: dict[str, str]
     grades: dict[str, dict[str, float]]
     needed: dict[str, int]
-    asked: int
 
 
 class ChosenDocuments(NamedTuple):
@@ -120,13 +119,7 @@ def read_retrieval_sets(
     Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken; those of
     duplicate pairs are not cut.
     """
-    sets: list[LargeRetrievalSet] = []
-    for layout in layouts(root):
-        for split in SPLITS:
-            if split in layout.qrels:
-                sets.append(_judged(layout, split, store, documents, notes))
-            else:
-                missing.append(f"{layout.name} retrieval, {split} (queries and qrels)")
+    sets = [_judged(layout, split, store, documents, notes) for layout, split in judged_splits(root, missing)]
     sets += _duplicates(root / "quora", store, notes)
     if not sets:
         missing.append(
@@ -155,6 +148,16 @@ def layouts(root: Path) -> list[Layout]:
     # A subfolder has the name it is found by, be it a link; the root may be ".".
     named = [(root, root.resolve().name), *((folder, folder.name) for folder in sorted(root.iterdir()))]
     return [layout for folder, name in named if folder.is_dir() for layout in _layouts(folder, name)]
+
+
+def judged_splits(root: Path, missing: list[str]) -> Iterator[tuple[Layout, Split]]:
+    """The sets with the splits that encoders are scored on; a line is added to `missing` for each that is not there."""
+    for layout in layouts(root):
+        for split in SPLITS:
+            if split in layout.qrels:
+                yield layout, split
+            else:
+                missing.append(f"{layout.name} retrieval, {split} (queries and qrels)")
 
 
 def has_training_judgements(root: Path) -> bool:
@@ -197,7 +200,7 @@ def _judged(
     judged = judged_queries(layout, split)
     chosen = chosen_documents(layout, split, judged.needed, limit)
     documents = _written((text for _, text in documents_of(layout, chosen)), chosen.parts, store)
-    notes.append(told_of(layout, split, judged, chosen))
+    notes.append(summary(layout, split, judged, chosen))
     graded = list(judged.grades.values())
     return LargeRetrievalSet(
         layout.name,
@@ -210,12 +213,10 @@ def _judged(
     )
 
 
-def told_of(layout: Layout, split: str, judged: JudgedQueries, chosen: ChosenDocuments) -> str:
-    """A set as a line for the user."""
-    without = judged.asked - len(judged.queries) if len(set(layout.queries.values())) == len(layout.queries) else 0
-    note = f"; {without} queries without a relevant document left out" if without else ""
+def summary(layout: Layout, split: str, judged: JudgedQueries, chosen: ChosenDocuments) -> str:
+    """Describe a set in a line for the user."""
     documents = f"{chosen.taken:,} of {chosen.total:,} documents"
-    return f"{layout.name} retrieval, {split}: {len(judged.queries):,} queries, {documents}{note}"
+    return f"{layout.name} retrieval, {split}: {len(judged.queries):,} queries, {documents}"
 
 
 def judged_queries(layout: Layout, split: str) -> JudgedQueries:
@@ -236,7 +237,6 @@ def judged_queries(layout: Layout, split: str) -> JudgedQueries:
         {query: queries[query] for query in answered},
         {query: {doc: grade for doc, (_, grade) in grades[query][1].items()} for query in answered},
         {doc: row for _, graded in grades.values() for doc, (row, _) in graded.items()},
-        len(queries),
     )
 
 
@@ -273,10 +273,7 @@ def chosen_documents(layout: Layout, split: str, needed: dict[str, int], limit: 
             position[doc] = documents - 1
         elif limit is not None:
             others.append(doc)
-    absent = needed.keys() - position.keys()
-    if absent:
-        doc = min(absent, key=lambda d: needed[d])
-        raise InputError(f"{layout.qrels[split]}, row {needed[doc]}: document {doc!r} is not in {path.name}")
+    check_documents(layout, split, needed, position)
     ids.check_once()
     parts: dict[str, Any] = {"file": file_sha256(path), "step_version": STEP_VERSION}
     chosen: dict[str, None] | None = None
@@ -289,6 +286,13 @@ def chosen_documents(layout: Layout, split: str, needed: dict[str, int], limit: 
         }
         parts |= {"limit": limit, "qrels": file_sha256(layout.qrels[split])}
     return ChosenDocuments(chosen, position, documents if chosen is None else len(chosen), documents, parts)
+
+
+def check_documents(layout: Layout, split: str, needed: Mapping[str, int], found: Collection[str]) -> None:
+    """Check that all documents that answer a query are there; `needed` has the row of the judgement of each."""
+    if absent := [(row, doc) for doc, row in needed.items() if doc not in found]:
+        row, doc = min(absent)
+        raise InputError(f"{layout.qrels[split]}, row {row}: document {doc!r} is not in {layout.corpus.name}")
 
 
 def documents_of(layout: Layout, chosen: ChosenDocuments | None = None) -> Iterator[tuple[str, str]]:

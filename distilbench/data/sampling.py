@@ -1,17 +1,14 @@
-"""Random samples of rows with a fixed seed: of a list, of a stream in bounded memory, or evenly of several sources."""
+"""Random samples of rows with a fixed seed: of a list, or of a stream in the memory of the sample, evenly of its sources."""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
 import random
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeVar
-
-HELD = 500_000
-"""Distinct sentences held in memory (some 125 MB) before sampling turns to a reservoir."""
 
 _KEY = b"distilbench sentences 0"  # the seed
 
@@ -24,7 +21,7 @@ Labelled = tuple[str, str]
 class Drawn:
     """The sentences drawn, of `clean` rows that may be trained on; `dropped` rows are text of dev or test sets.
 
-    `sources`: how many were drawn of each source, where they were drawn evenly from several.
+    `sources`: how many were drawn of each source.
     """
 
     sentences: list[str]
@@ -41,58 +38,32 @@ def fixed_sample(items: Iterable[T], limit: int | None) -> list[T]:
     return random.Random(0).sample(everything, limit)
 
 
-def draw(
-    streams: Iterable[Iterable[Labelled]], evaluation: Collection[str], limit: int | None, *, evenly: bool = False
-) -> Drawn:
-    """At most `limit` distinct sentences of all streams together, none of `evaluation`; None: all.
-
-    `evenly`: as many of each source, as far as it has them (`draw_evenly`).
-    """
+def draw(labelled: Iterable[Labelled], evaluation: Collection[str], limit: int | None) -> Drawn:
+    """At most `limit` distinct sentences (None: all), none of `evaluation`, evenly of their sources (`draw_evenly`)."""
     rows = dropped = 0
 
     def clean() -> Iterator[Labelled]:
         nonlocal rows, dropped
-        for text, source in chain.from_iterable(streams):
+        for text, source in labelled:
             if text in evaluation:
                 dropped += 1
             else:
                 rows += 1
                 yield text, source
 
-    sources = dict[str, int]()
-    if evenly and limit is not None:
-        sentences, sources = draw_evenly(clean(), limit)
-    else:
-        sentences = draw_distinct((text for text, _ in clean()), limit)
+    sentences, sources = draw_evenly(clean(), limit)
     return Drawn(sentences, rows, dropped, sources)
 
 
-def draw_distinct(sentences: Iterable[str], limit: int | None, in_memory: int = HELD) -> list[str]:
-    """`limit` distinct sentences, drawn with a fixed seed; all of them, in order, where there are no more or it is None.
-
-    Of `in_memory` distinct sentences or fewer the draw is `fixed_sample`'s. Of a longer stream it is a reservoir's, which
-    holds no more than `limit` sentences.
-    """
-    stream: Iterator[str] = iter(sentences)
-    first: dict[str, None] = {}
-    for sentence in stream:
-        first[sentence] = None
-        if limit is not None and len(first) > max(limit, in_memory):
-            drawn = Reservoir(limit)
-            for arrival, text in enumerate(chain(first, stream)):
-                drawn.add(arrival, text)
-            return [text for _, text in sorted(drawn.first(limit))]
-    return fixed_sample(first, limit)
-
-
-def draw_evenly(labelled: Iterable[Labelled], limit: int) -> tuple[list[str], dict[str, int]]:
-    """At most `limit` distinct sentences of (sentence, source) rows, as many of each source as far as it has them.
+def draw_evenly(labelled: Iterable[Labelled], limit: int | None) -> tuple[list[str], dict[str, int]]:
+    """At most `limit` distinct sentences (None: all), as many of each source as far as it has them.
 
     Returns the sentences in the order in which they came, and how many are of each source. A source that has fewer than its
     share gives all it has, and the others share the rest. A sentence of two sources is drawn once.
 
     Memory: `limit` sentences of each source.
     """
+    limit = sys.maxsize if limit is None else limit
     reservoirs: dict[str, Reservoir] = {}
     for arrival, (sentence, source) in enumerate(labelled):
         if not any(sentence in other.drawn for name, other in reservoirs.items() if name != source):

@@ -27,14 +27,9 @@ def with_scored_tasks(corpus: Corpus, root: Path | None, tasks: Sequence[TaskKin
     builder.rows(corpus.sentences)
     add_pair_tasks(read_labelled_sets(root, tasks, builder), labelled, set(), builder)
     added = builder.build()
-    asked = np.array(sorted(asked_rows(added)), dtype=np.int64)
-    pairs, triplets = corpus.pairs_P2, corpus.triplets_T3
     return replace(
-        corpus,
+        corpus.without_training(np.array(sorted(asked_rows(added)), dtype=np.int64)),
         sentences=added.sentences,
-        train=np.setdiff1d(corpus.train, asked),
-        pairs_P2=pairs[~np.isin(pairs, asked).any(axis=1)],
-        triplets_T3=triplets[~np.isin(triplets, asked).any(axis=1)],
         classification=added.classification,
         probed=added.pair_tasks,
         found=(*corpus.found, *added.found),

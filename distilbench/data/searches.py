@@ -11,17 +11,29 @@ NAME/clicks.tsv[.gz]         query document
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.data.readers import column_names, flag, read_tsv, sentence
-from distilbench.data.retrieval_sets import Layout, chosen_documents, documents_of, judged_queries, layouts
+from distilbench.data.retrieval_sets import (
+    Layout,
+    chosen_documents,
+    documents_of,
+    judged_queries,
+    judged_splits,
+    layouts,
+    summary,
+)
 from distilbench.data.sampling import fixed_sample
+from distilbench.data.sentences import text_digest
 
 Pair = tuple[str, str]
 MADE_OF = "made of"
@@ -54,13 +66,8 @@ def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[
     Of more than `limit` documents (None: all) those that answer a query and a fixed sample of the others are taken.
     """
     asked: set[str] = set()
-    found = layouts(root)
-    for layout in found:
-        for split in ("dev", "test"):
-            if split in layout.qrels:
-                asked |= _add_judged(layout, split, limit, builder)
-            else:
-                builder.missing.append(f"{layout.name} retrieval, {split} (corpus, queries and qrels)")
+    for layout, split in judged_splits(root, builder.missing):
+        asked |= _add_judged(layout, split, limit, builder)
     return asked
 
 
@@ -80,9 +87,7 @@ def _add_judged(layout: Layout, split: str, limit: int | None, builder: CorpusBu
         [[position[doc] for doc in graded] for graded in judged.grades.values()],
         grades if any(grade != 1 for of_query in grades for grade in of_query) else None,
     )
-    builder.found.append(
-        f"{layout.name} retrieval, {split}: {len(judged.queries)} queries, {chosen.taken} of {chosen.total} documents"
-    )
+    builder.found.append(summary(layout, split, judged, chosen))
     return set(judged.queries.values())
 
 
@@ -206,29 +211,17 @@ def _groups(pairs: Sequence[Pair], directed: bool) -> Iterator[tuple[str, list[s
 
     Of clicks each query with its documents; of duplicates each group that they connect, of which one text asks.
     """
-    members: dict[str, dict[str, None]] = defaultdict(dict)
-    for one, two in pairs:
-        if one != two:
-            members[one][two] = None
-            if not directed:
-                members[two][one] = None
+    pairs = [pair for pair in pairs if pair[0] != pair[1]]
+    asks = {text for pair in pairs for text in pair[: 1 if directed else 2]}
+    texts = sorted(asks, key=lambda text: text_digest(text, 8))
+    number, groups = {text: i for i, text in enumerate(texts)}, defaultdict[int, dict[str, None]](dict)
     if directed:
-        for query in sorted(members, key=_order):
-            yield query, list(members[query])
-        return
-    seen: set[str] = set()
-    for text in sorted(members, key=_order):
-        if text in seen:
-            continue
-        group, open_texts = {text: None}, [text]
-        while open_texts:
-            for other in members[open_texts.pop()]:
-                if other not in group:
-                    group[other] = None
-                    open_texts.append(other)
-        seen |= group.keys()
-        yield text, sorted(group.keys() - {text})
-
-
-def _order(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+        for query, document in pairs:
+            groups[number[query]][document] = None
+        yield from ((query, list(groups[number[query]])) for query in texts)
+    elif texts:
+        ends = np.array([[number[one], number[two]] for one, two in pairs]).T
+        graph = coo_array((np.ones(len(pairs)), (ends[0], ends[1])), shape=(len(texts), len(texts)))
+        for text, group in zip(texts, connected_components(graph, directed=False)[1].tolist(), strict=True):
+            groups[group][text] = None
+        yield from ((first, sorted(others)) for first, *others in groups.values())

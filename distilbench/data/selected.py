@@ -95,16 +95,8 @@ def with_held_out(corpus: Corpus) -> Corpus:
     count = min(HELD_OUT, len(free) // 10)
     drawn = np.random.default_rng(0).choice(free, 2 * count, replace=False)
     held = (HeldOut("dev", np.sort(drawn[:count])), HeldOut("test", np.sort(drawn[count:])))
-    pairs, triplets = corpus.pairs_P2, corpus.triplets_T3
-    return replace(
-        corpus,
-        train=np.setdiff1d(corpus.train, drawn),
-        pairs_P2=pairs[~np.isin(pairs, drawn).any(axis=1)],
-        triplets_T3=triplets[~np.isin(triplets, drawn).any(axis=1)],
-        judged_P2=corpus.judged_P2[~np.isin(corpus.judged_P2, drawn).any(axis=1)],
-        held_out=held,
-        found=(*corpus.found, f"held out of the training text: {count:,} sentences to select by, {count:,} to report"),
-    )
+    told = f"held out of the training text: {count:,} sentences to select by, {count:,} to report"
+    return replace(corpus.without_training(drawn), held_out=held, found=(*corpus.found, told))
 
 
 def _free(corpus: Corpus) -> Rows:

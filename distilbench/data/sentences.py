@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,11 @@ class CorpusText:
     sentences: Sequence[str]
     fingerprint: str
     roles_N: NDArray[np.int8] | None = None
+
+
+def text_digest(text: str, size: int = 16) -> bytes:
+    """A digest of `size` bytes: no two texts have the same of 16."""
+    return hashlib.blake2b(text.encode(), digest_size=size).digest()
 
 
 class SentenceFile(Sequence[str]):

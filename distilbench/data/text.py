@@ -1,6 +1,6 @@
 """Sources of unlabelled sentences (`--text`): a file, a folder, a glob, or a dataset of the Hugging Face hub.
 
-A source is read as a stream, whatever its size. What is left out is counted by reason.
+A source is read as a stream, whatever its size.
 """
 
 from __future__ import annotations
@@ -26,16 +26,6 @@ class TextSettings:
     skip_bad_rows: bool = False
 
 
-@dataclass
-class TextCounts:
-    """Counts of a source's rows: `rows` = `kept` + `bad`; `first_error` belongs to the first bad one."""
-
-    rows: int = 0
-    kept: int = 0
-    bad: int = 0
-    first_error: str = ""
-
-
 @dataclass(frozen=True)
 class Texts:
     """Sources of training sentences, and how to read them."""
@@ -51,90 +41,71 @@ class Texts:
 NO_TEXTS = Texts()
 
 
+@dataclass
 class TextStream:
-    """The sentences of one source, in the order of its files and rows, with running numbers.
+    """The sentences of one source, in the order of its files and rows.
 
-    `counts` tell of the rows read so far, so of the whole source after the last one. `source_column` names the source of
-    each sentence, in local files that have it.
+    The rows `kept` and `bad` ones are counted as it is read. `source_column` names the source of each sentence, in local
+    files that have it.
     """
 
-    def __init__(
-        self, source: str, opened: Sequence[Path] | HubDataset, settings: TextSettings, source_column: str | None = None
-    ) -> None:
-        self.source = source
-        self.settings = settings
-        self.counts = TextCounts()
-        self._opened = opened
-        self._source_column = source_column
+    source: str
+    opened: Sequence[Path] | HubDataset
+    settings: TextSettings
+    source_column: str = ""
+    kept: int = 0
+    bad: int = 0
+    first_error: str = ""
 
     def identity(self) -> list[str]:
         """Identify the sentences before they are read: by the hub's name and commit, else by the files' SHA-256."""
-        if not isinstance(self._opened, HubDataset):
-            return [file_sha256(path) for path in self._opened]
-        return [self.source, self._opened.commit] if self._opened.commit else [self.source, *self._opened.checksums()]
+        if isinstance(self.opened, HubDataset):
+            return self.opened.identity()
+        return [file_sha256(path) for path in self.opened]
 
-    def __iter__(self) -> Iterator[tuple[int, str]]:
-        """The number of a row in the whole source (the first is 1; left-out rows count) and its sentence; may be repeated."""
-        return ((row, text) for row, text, _ in self._usable())
-
-    def labelled(self, name: str) -> Iterator[tuple[str, str]]:
-        """The sentences, each with its source: `name` where the file names none. It may be repeated, and raises the same."""
-        return ((text, source or name) for _, text, source in self._usable())
-
-    def _usable(self) -> Iterator[tuple[int, str, str]]:
-        counts = self.counts = TextCounts()
-        for value, source in self._values():
-            counts.rows += 1
-            if not isinstance(value, InputError):
-                counts.kept += 1
-                yield counts.rows, value, source
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """The sentences, each with its source ("" where none is named); they may be read again."""
+        self.kept, self.bad, self.first_error = 0, 0, ""
+        for text, source in self._rows():
+            if not isinstance(text, InputError):
+                self.kept += 1
+                yield text, source
             elif self.settings.skip_bad_rows:
-                counts.bad += 1
-                counts.first_error = counts.first_error or str(value)
+                self.bad += 1
+                self.first_error = self.first_error or str(text)
             else:
-                raise value
-        if counts.bad and counts.bad == counts.rows:
-            raise InputError(
-                f"{self.source}: none of its {counts.rows} rows can be used; the first: {counts.first_error}"
-            )
+                raise text
+        if self.bad and not self.kept:
+            raise InputError(f"{self.source}: none of its {self.bad} rows can be used; the first: {self.first_error}")
+
+    def _rows(self) -> Iterator[tuple[str | InputError, str]]:
+        if isinstance(self.opened, HubDataset):
+            yield from ((text, "") for text in self.opened.read())
+            return
+        for path in self.opened:
+            column = self.settings.column
+            if not self.source_column or self.source_column not in column_names(path):
+                yield from ((text, "") for _, text in read_column(path, column))
+                continue
+            for row, values in read_columns(path, (column, self.source_column)):
+                if isinstance(values, InputError):
+                    yield values, ""
+                else:
+                    yield usable(path, row, f"column {column!r}", values[0]), str(values[1])
 
     def summary(self) -> str:
         """Describe what was read: "80 sentences (train)", and the bad rows."""
-        counts, parts = self.counts, [f"{self.counts.kept} sentences (train)"]
-        if isinstance(self._opened, HubDataset) and self._opened.commit:
-            parts[0] += f" of commit {self._opened.commit}"
-        if counts.bad:
-            parts.append(f"{counts.bad} bad rows skipped, the first: {counts.first_error}")
-        return "; ".join(parts)
-
-    def _values(self) -> Iterator[tuple[str | InputError, str]]:
-        if isinstance(self._opened, HubDataset):
-            yield from ((value, "") for _, value in self._opened.read())
-            return
-        for path in self._opened:
-            if self._names_sources(path):
-                columns = (self.settings.column, str(self._source_column))
-                for row, values in read_columns(path, columns):
-                    if isinstance(values, InputError):
-                        yield values, ""
-                    else:
-                        yield usable(path, row, f"column {columns[0]!r}", values[0]), str(values[1])
-            else:
-                yield from ((value, "") for _, value in read_column(path, self.settings.column))
-
-    def _names_sources(self, path: Path) -> bool:
-        wanted = self._source_column
-        return wanted is not None and wanted in column_names(path)
+        commit = self.opened.commit if isinstance(self.opened, HubDataset) else None
+        bad = f"; {self.bad} bad rows skipped, the first: {self.first_error}" if self.bad else ""
+        return f"{self.kept} sentences (train){f' of commit {commit}' if commit else ''}{bad}"
 
 
-def open_text(source: str, settings: TextSettings, source_column: str | None = None) -> TextStream:
+def open_text(source: str, settings: TextSettings, source_column: str = "") -> TextStream:
     """The stream of a source: a file, a folder (its files of known formats, not those of folders in it), a glob (`**` goes
-    through folders), or `hf:NAME`. Files come in the order of their paths; those that have `source_column` name the source of
-    each sentence.
+    through folders), or `hf:NAME`. Files come in the order of their paths.
     """
-    if source.startswith(PREFIX):
-        return TextStream(source, open_hub(source, settings.column), settings)
-    return TextStream(source, text_files(source), settings, source_column)
+    opened = open_hub(source, settings.column) if source.startswith(PREFIX) else text_files(source)
+    return TextStream(source, opened, settings, source_column)
 
 
 def text_files(source: str) -> list[Path]:
@@ -160,8 +131,7 @@ def text_files(source: str) -> list[Path]:
 
 def text_name(source: str) -> str:
     """Name a corpus after its source: the file's, folder's or data set's name without the format."""
-    plain = source.removeprefix("hf:").partition("?")[0].rstrip("/")
+    plain = source.removeprefix(PREFIX).partition("?")[0].rstrip("/")
     name = PurePosixPath(plain.replace("*", "")).name or "text"
-    for ending in (".gz", *(f".{form}" for form in ("tsv", "csv", "jsonl", "ndjson", "txt", "parquet"))):
-        name = name.removesuffix(ending)
+    name = re.sub(r"(\.(tsv|csv|jsonl|ndjson|txt|parquet))?(\.gz)?$", "", name)
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "text"

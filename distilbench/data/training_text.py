@@ -86,7 +86,7 @@ def asked_rows(corpus: Corpus) -> set[int]:
 
 def _keyed(streams: Sequence[TextStream]) -> Iterator[pa.RecordBatch]:
     for stream in streams:
-        for batch in in_batches(text for _, text in stream):
+        for batch in in_batches(text for text, _ in stream):
             text = pa.array(batch, pa.string())
             yield pa.record_batch([text, text], schema=KEYED)
 

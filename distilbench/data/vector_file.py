@@ -6,8 +6,8 @@ each row, and a block of rows.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from pyarrow.parquet import ParquetFile
 
 from distilbench.data.corpus import Corpus, PairTask, Rows
-from distilbench.data.readers import usable
-from distilbench.data.sentences import TEXT, CorpusText
+from distilbench.data.readers import raising, usable
+from distilbench.data.sentences import TEXT, CorpusText, text_digest
 from distilbench.errors import InputError
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
 from distilbench.storage.files import file_sha256
@@ -57,13 +57,13 @@ class VectorFile:
 
     def blocks(self, size: int) -> Iterator[tuple[list[Any], NDArray[np.float32]]]:
         """Texts and vectors of up to `size` rows at a time, all vectors as wide as the first."""
-        columns, start, width = [self.column, _vector_column(self.path)], 0, 0
+        start, width = 0, 0
         with _open(self.path) as file:
+            columns = [self.column, _vector_column(self.path, file.schema_arrow)]
             if self.column not in file.schema_arrow.names:
                 raise InputError(f"{self.path}: no column {self.column!r}; the columns are {file.schema_arrow.names}")
-            batches = file.iter_batches(size, columns=columns)
             try:
-                for batch in batches:
+                for batch in file.iter_batches(size, columns=columns):
                     vectors_ND = _matrix(self.path, batch.column(columns[1]), start, width)
                     width = vectors_ND.shape[1]
                     yield batch.column(columns[0]).to_pylist(), vectors_ND
@@ -80,7 +80,8 @@ def vector_file(path: Path, column: str = TEXT) -> VectorFile:
         raise InputError(f"--teacher-vectors {path}: no such file; {EXPECTED}")
     if path.suffix != ".parquet":
         raise InputError(f"--teacher-vectors {path}: the format is not known by the file's name; {EXPECTED}")
-    _vector_column(path)
+    with _open(path) as file:
+        _vector_column(path, file.schema_arrow)
     return VectorFile(path, column)
 
 
@@ -118,26 +119,23 @@ class GivenVectors:
 def given_vectors(file: VectorFile, store: ArtifactStore) -> GivenVectors:
     """The vectors of a file, copied into the store once; every row is checked."""
     rows, width = file.shape()
-    parts: dict[str, Any] = {"file": file.identity(), "step_version": STEP_VERSION}
     shards = [shard_name(i) for i, _ in enumerate(shard_ranges(rows, SHARD_ROWS))]
 
     def make(folder: Path, missing: list[str]) -> None:
-        digests, held, shard = list[NDArray[np.bytes_]](), list[NDArray[np.float16]](), 0
-        start = 0
-        for texts, vectors_ND in file.blocks(min(SHARD_ROWS, 1024)):
-            digests.append(_digests(_checked_texts(file, texts, start)))
-            held.append(_checked_vectors(file, vectors_ND, start))
-            start += len(texts)
-            while sum(map(len, held)) >= SHARD_ROWS or (held and start == rows):
-                joined = np.concatenate(held)
-                save_array(folder / shard_name(shard), joined[:SHARD_ROWS])
-                shard, held = shard + 1, [joined[SHARD_ROWS:]] if len(joined) > SHARD_ROWS else []
+        digests = list[NDArray[np.bytes_]]()
+        # Batches are whole over the boundaries of row groups: each is a shard.
+        for shard, (texts, vectors_ND) in enumerate(file.blocks(SHARD_ROWS)):
+            start = shard * SHARD_ROWS
+            checked = [usable(file.path, start + i, f"column {file.column!r}", text) for i, text in enumerate(texts, 1)]
+            digests.append(_digests([text for _, text in raising(enumerate(checked))]))
+            save_array(folder / shard_name(shard), _in_float16(file, vectors_ND, start))
         digest_N = np.concatenate(digests)
         order_N = np.argsort(digest_N, kind="stable")
         _check_once(file, digest_N[order_N], order_N)
         save_array(folder / ORDER, order_N)
         save_array(folder / DIGESTS, digest_N[order_N])
 
+    parts = {"file": file.identity(), "step_version": STEP_VERSION}
     folder = store.build("teacher-vectors", parts, [*shards, ORDER, DIGESTS], make)
     digests_N, order_N = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (DIGESTS, ORDER))
     return GivenVectors(ShardedArray(folder, rows, width, SHARD_ROWS), digests_N, order_N)
@@ -151,17 +149,17 @@ def restrict_to_vectors(corpus: Corpus, known_N: NDArray[np.bool_], source: str,
     """
     missing: list[str] = []
 
-    def whole(name: str, *columns: Rows) -> bool:
-        rows = np.unique(np.concatenate(columns))
+    def is_whole(name: str, columns: Iterable[Rows]) -> bool:
+        rows = np.unique(np.concatenate([*columns]))
         unknown = rows[~known_N[rows]]
         if len(unknown):
-            told = f"{len(unknown):,} of its {len(rows):,} texts have no vector in {source}"
-            missing.append(f"{name}: {told}, such as {corpus.sentences[int(unknown[0])]!r:.80}")
+            counted = f"{len(unknown):,} of its {len(rows):,} texts have no vector in {source}"
+            missing.append(f"{name}: {counted}, such as {corpus.sentences[int(unknown[0])]!r:.80}")
         return not len(unknown)
 
-    def whole_task(task: PairTask) -> bool:
-        sides = (side for split in task.splits.values() for side in (split.left_P, split.right_P))
-        return whole(f"pair task {task.name}", *sides)
+    def whole_tasks(tasks: tuple[PairTask, ...]) -> tuple[PairTask, ...]:
+        sides = {task.name: [c for s in task.splits.values() for c in (s.left_P, s.right_P)] for task in tasks}
+        return tuple(task for task in tasks if is_whole(f"pair task {task.name}", sides[task.name]))
 
     unnamed = named[~known_N[named]]
     if len(unnamed):
@@ -169,55 +167,39 @@ def restrict_to_vectors(corpus: Corpus, known_N: NDArray[np.bool_], source: str,
             f"{source}: no vector of {corpus.sentences[int(unnamed[0])]!r:.120} of --text ({len(unnamed):,} of "
             f"{len(named):,} sentences have none); expected one of each: leave --text out to train on the texts of the file"
         )
-    train = corpus.train[known_N[corpus.train]]
-    without = len(corpus.train) - len(train)
-    if not len(train):
+    kept = corpus.without_training(np.flatnonzero(~known_N))
+    without = len(corpus.train) - len(kept.train)
+    if not len(kept.train):
         raise InputError(f"{source}: no vector of any of {without:,} training sentences; expected some")
-    pairs, triplets, judged = (
-        rows[known_N[rows].all(axis=1)] for rows in (corpus.pairs_P2, corpus.triplets_T3, corpus.judged_P2)
-    )
     left_out = f"; {without:,} sentences without a vector left out" if without else ""
     return replace(
-        corpus,
-        train=train,
-        pairs_P2=pairs,
-        triplets_T3=triplets,
-        judged_P2=judged,
+        kept,
         passages=corpus.passages[known_N[corpus.passages]],
-        sts=tuple(s for s in corpus.sts if whole(f"{s.name} ({s.split})", s.left_P, s.right_P)),
-        retrieval=tuple(t for t in corpus.retrieval if whole(f"{t.name} retrieval, {t.split}", t.queries, t.documents)),
-        classification=tuple(s for s in corpus.classification if whole(f"classification {s.name}", *s.texts)),
-        pair_tasks=tuple(task for task in corpus.pair_tasks if whole_task(task)),
-        probed=tuple(task for task in corpus.probed if whole_task(task)),
+        sts=tuple(s for s in corpus.sts if is_whole(f"{s.name} ({s.split})", (s.left_P, s.right_P))),
+        retrieval=tuple(
+            t for t in corpus.retrieval if is_whole(f"{t.name} retrieval, {t.split}", (t.queries, t.documents))
+        ),
+        classification=tuple(s for s in corpus.classification if is_whole(f"classification {s.name}", s.texts)),
+        pair_tasks=whole_tasks(corpus.pair_tasks),
+        probed=whole_tasks(corpus.probed),
         found=(*corpus.found, f"{source}: vectors of {int(known_N.sum()):,} of {len(known_N):,} texts{left_out}"),
         missing=(*corpus.missing, *missing),
     )
 
 
-def _checked_texts(file: VectorFile, values: Sequence[object], start: int) -> list[str]:
-    texts = []
-    for row, value in enumerate(values, start=start + 1):
-        text = usable(file.path, row, f"column {file.column!r}", value)
-        if isinstance(text, InputError):
-            raise text
-        texts.append(text)
-    return texts
-
-
-def _checked_vectors(file: VectorFile, vectors_ND: NDArray[np.float32], start: int) -> NDArray[np.float16]:
-    """The vectors in float16; each has a direction there."""
+def _in_float16(file: VectorFile, vectors_ND: NDArray[np.float32], start: int) -> NDArray[np.float16]:
+    """The vectors as they are kept; each has a direction then."""
     with np.errstate(over="ignore"):
         stored_ND = vectors_ND.astype(np.float16)
     norm_N = np.linalg.norm(stored_ND.astype(np.float32), axis=1)
-    bad = np.flatnonzero(~((norm_N > LEAST_NORM) & np.isfinite(stored_ND).all(axis=1)))
+    bad = np.flatnonzero(~((norm_N > LEAST_NORM) & np.isfinite(norm_N)))
     if len(bad):
         row = int(bad[0])
-        strange = np.flatnonzero(~np.isfinite(stored_ND[row]))
-        what = f"dimension {strange[0]} is {vectors_ND[row][strange[0]]}" if len(strange) else "it is zero"
-        more = " (stored as float16)" if len(strange) and np.isfinite(vectors_ND[row][strange[0]]) else ""
+        strange = vectors_ND[row][~np.isfinite(stored_ND[row])]
+        what = f"{strange[0]} is in it (float16 ends at 65,504)" if len(strange) else "it is zero"
         raise InputError(
-            f"{file.path}, row {start + row + 1}: the vector has no direction: {what}{more}; expected "
-            f"{vectors_ND.shape[1]} finite numbers, not all 0"
+            f"{file.path}, row {start + row + 1}: the vector has no direction: {what}; expected {vectors_ND.shape[1]} "
+            "finite numbers, not all 0"
         )
     return stored_ND
 
@@ -226,8 +208,8 @@ def _check_once(file: VectorFile, sorted_N: NDArray[np.bytes_], order_N: NDArray
     again = np.flatnonzero(sorted_N[1:] == sorted_N[:-1])
     if len(again):
         first, second = int(order_N[again[0]]), int(order_N[again[0] + 1])
-        texts = (text for block, _ in file.blocks(1024) for text in block)
-        text = next(text for row, text in enumerate(texts) if row == first)
+        texts = (text for block, _ in file.blocks(SHARD_ROWS) for text in block)
+        text = next(itertools.islice(texts, first, None))
         raise InputError(
             f"{file.path}, row {second + 1}: text {text!r:.80} is there already, in row {first + 1}; expected each text once"
         )
@@ -240,9 +222,7 @@ def _open(path: Path) -> ParquetFile:
         raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}; {EXPECTED}") from None
 
 
-def _vector_column(path: Path) -> str:
-    with _open(path) as file:
-        schema = file.schema_arrow
+def _vector_column(path: Path, schema: Any) -> str:
     name = next((name for name in VECTOR_COLUMNS if name in schema.names), None)
     if name is None:
         raise InputError(f"{path}: no column {VECTOR_COLUMNS[0]!r}; the columns are {schema.names}; {EXPECTED}")
@@ -272,5 +252,4 @@ def _matrix(path: Path, lists: Any, start: int, width: int) -> NDArray[np.float3
 
 
 def _digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
-    """128 bits of each text: two texts do not have the same."""
-    return np.array([hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts], dtype="S16")
+    return np.array([text_digest(text) for text in texts], dtype="S16")

@@ -19,7 +19,7 @@ from distilbench.errors import InputError
 
 
 class LayerList:
-    """Where a model keeps its layers; `own` are all of them, in their order."""
+    """Where a model keeps its layers; `layers` are all of them, in their order."""
 
     def __init__(self, model: nn.Module, what: str) -> None:
         count = int(getattr(model.config, "num_hidden_layers", None) or 0)
@@ -31,14 +31,31 @@ class LayerList:
             )
         parent, _, self._attribute = name.rpartition(".")
         self._parent = model.get_submodule(parent)
-        self.model = model
+        config: Any = model.config
+        self.config = config
         self.layers: list[nn.Module] = list(getattr(self._parent, self._attribute))
+        self._settings = {  # of each layer, such as `layer_types`
+            name: value
+            for name, value in config.to_dict().items()
+            if "layer" in name and isinstance(value, list | tuple) and len(value) == count
+        }
 
-    def put(self, layers: Sequence[nn.Module]) -> None:
-        """Let the model run these layers in the place of its own."""
+    def keep(self, indices: Sequence[int]) -> None:
+        """Have the model run the layers at `indices` alone, also by its configuration, so that it loads as it was saved.
+
+        It may be called again, for other layers.
+        """
+        layers = [self._first(indices[0]), *(self.layers[i] for i in indices[1:])]
+        for name, values in self._settings.items():
+            setattr(self.config, name, [values[i] for i in indices])
+        for new, layer in enumerate(layers):
+            for part in layer.modules():
+                if isinstance(getattr(part, "layer_idx", None), int):
+                    part.layer_idx = new  # type: ignore[assignment]
+        self.config.num_hidden_layers = len(indices)
         setattr(self._parent, self._attribute, nn.ModuleList(layers))
 
-    def first(self, index: int) -> nn.Module:
+    def _first(self, index: int) -> nn.Module:
         """Layer `index` as the first one of a chain, with the same parameters.
 
         ModernBERT normalises the input of each layer but the first, whose input is normalised by the embeddings. A first
@@ -53,20 +70,6 @@ class LayerList:
         for name in absent:
             setattr(layer, name, nn.Identity())
         return layer
-
-    def keep(self, indices: Sequence[int]) -> None:
-        """Drop all layers but those at `indices`, also from the configuration, so that the saved model loads as it was."""
-        layers = [self.first(indices[0]), *(self.layers[i] for i in indices[1:])]
-        config: Any = self.model.config
-        for name, value in config.to_dict().items():
-            if "layer" in name and isinstance(value, list | tuple) and len(value) == len(self.layers):  # `layer_types`
-                setattr(config, name, [value[i] for i in indices])
-        for new, layer in enumerate(layers):
-            for part in layer.modules():
-                if isinstance(getattr(part, "layer_idx", None), int):
-                    part.layer_idx = new  # type: ignore[assignment]
-        config.num_hidden_layers = len(indices)
-        self.put(layers)
 
 
 def _list_name(model: nn.Module, count: int) -> str | None:

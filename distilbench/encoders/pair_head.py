@@ -4,7 +4,7 @@ Outputs C of a pair task: 1 for regression (the score scaled to [0, 1]), 1 for a
 that of class 0), 3 logits for three classes. The paper has two outputs for a binary task; cross-entropy depends on their
 difference alone, and the released code learns that difference too.
 
-Axes: B pairs, d embedding, H hidden units, N embeddings to compare with, C outputs.
+Axes: B pairs, d embedding, C outputs.
 """
 
 from __future__ import annotations
@@ -64,18 +64,6 @@ class PairHead(nn.Module):
             return self.outer((u_Bd * v_Bd).mean(dim=-1, keepdim=True))
         joined = torch.cat([u_Bd, v_Bd, u_Bd * v_Bd, (u_Bd - v_Bd).abs()], dim=-1)
         return self.outer(functional.relu(self.inner(joined)))
-
-    def against(self, u_d: Tensor, v_Nd: Tensor) -> Tensor:
-        """Outputs of one embedding with each of N, N x C: `forward`, at half of its multiplications.
-
-        W1 u is one vector, and W2 v + W3 (u*v) = (W2 + W3 diag(u)) v is one product.
-        """
-        if self.kind == "dot":
-            return self.outer((v_Nd @ u_d / self.width).unsqueeze(-1))
-        w1, w2, w3, w4 = self.inner.weight.chunk(4, dim=1)
-        hidden_NH = functional.linear(v_Nd, w2 + w3 * u_d, self.inner.bias + w1 @ u_d)
-        hidden_NH = hidden_NH + functional.linear((v_Nd - u_d).abs(), w4)
-        return self.outer(functional.relu(hidden_NH))
 
 
 def unit_target(task: PairTask, target_P: NDArray[np.float64]) -> NDArray[np.float32]:

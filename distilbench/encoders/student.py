@@ -17,9 +17,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeVar
 
-from distilbench.choices import Pooling
 from distilbench.encoders.encoder import EncoderSpec, other_modules, transformer_config, transformer_folder
 from distilbench.encoders.prompts import Prompts, own_prompts
 from distilbench.errors import InputError
@@ -39,7 +38,6 @@ CHAINS = frozenset(
 )
 """Types of models that are known to be a chain of alike layers; of another type a model without weights is made to see."""
 
-POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 _POOLING_FLAGS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",

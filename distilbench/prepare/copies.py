@@ -119,19 +119,17 @@ def _copies_artifact(
         "shard_rows": SHARD_ROWS,
         "step_version": STEP_VERSION,
     }
-    shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(corpus.train), SHARD_ROWS))]
 
     def make(folder: Path, missing: list[str]) -> None:
         operation.check()
         if ROWS in missing:
             save_array(folder / ROWS, corpus.train)
-        absent = set(missing)
-        if missing_shards := [shard for shard in shards if _name(shard[0]) in absent]:
-            task = Copying(operation, seed, base, folder)
-            label = f"Augmentation, {operation.name}"
-            run_pool(task, missing_shards, label, size=size, gpu=operation.uses_gpu, store=store)
+        task, label = Copying(operation, seed, base, folder), f"Augmentation, {operation.name}"
+        shards = task.missing(len(corpus.train), SHARD_ROWS)
+        run_pool(task, shards, label, size=size, gpu=operation.uses_gpu, store=store)
 
-    return store.build("copies", parts, [ROWS, *(_name(i) for i, _, _ in shards)], make)
+    names = [_name(i) for i, _ in enumerate(shard_ranges(len(corpus.train), SHARD_ROWS))]
+    return store.build("copies", parts, [ROWS, *names], make)
 
 
 def _keyed(

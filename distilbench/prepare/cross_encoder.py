@@ -373,16 +373,13 @@ def logits_artifact(
         "task": [task.kind, task.classes, task.low, task.high],
         "step_version": STEP_VERSION,
     }
-    ranges = shard_ranges(len(left), SHARD_PAIRS)
     label = f"Cross-encoder logits, {task.name} {split}"
 
     def make(folder: Path, missing: list[str]) -> None:
-        shards = [folder / shard_name(i) for i in range(len(ranges))]
-        missing_shards = [(i, start, stop) for i, (start, stop) in enumerate(ranges) if not shards[i].exists()]
-        if missing_shards:
-            work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
-            gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
-            run_pool(work, missing_shards, label, size=size, gpu=gpu, store=store)
+        work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
+        gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
+        run_pool(work, work.missing(len(left), SHARD_PAIRS), label, size=size, gpu=gpu, store=store)
+        shards = [folder / shard_name(i) for i, _ in enumerate(shard_ranges(len(left), SHARD_PAIRS))]
         logits_PC = np.concatenate([np.load(path, allow_pickle=False) for path in shards])
         if task.kind == "regression" and split == "train":
             logits_PC = _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import rich
 from numpy.typing import NDArray
 
 from distilbench.cluster.nodes import working_device
@@ -130,18 +129,13 @@ def code_documents(
 ) -> StoredDocuments:
     """The codes of documents; of an interrupted coding only the missing shards are made. Needs `ray.init`."""
     device, total = working_device(size.grow_to), len(documents.texts)
-    shards = [(i, *rows) for i, rows in enumerate(shard_ranges(total, SHARD_ROWS[device]))]
 
     def make(folder: Path, missing: list[str]) -> None:
-        absent = set(missing)
-        missing_shards = [shard for shard in shards if shard_name(shard[0]) in absent]
-        left = sum(stop - start for _, start, stop in missing_shards)
-        if left < total:
-            rich.print(f"Documents: {total - left} of {total} were coded before the interruption")
         task = DocumentCoding(spec.absolute(), documents.texts, folder, device, code)
-        run_pool(task, missing_shards, "Documents", size=size, gpu=device == "cuda", store=store)
+        shards = task.missing(total, SHARD_ROWS[device])
+        run_pool(task, shards, "Documents", size=size, gpu=device == "cuda", store=store)
 
-    names = [shard_name(i) for i, _, _ in shards]
+    names = [shard_name(i) for i, _ in enumerate(shard_ranges(total, SHARD_ROWS[device]))]
     path = store.build("document-codes", _parts(documents, spec, code, device), names, make)
     return StoredDocuments(path, total, SHARD_ROWS[device])
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
-from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
 from distilbench.prepare.embedding_reuse import KIND, known_vectors
@@ -30,6 +29,8 @@ SHARD_ROWS = {"cpu": 512, "cuda": 8192}
 reads some thousands of sentences at once."""
 
 
+BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
+"""What `torch.cpu.get_capabilities` calls those that multiply bfloat16 numbers: of x86 and of Arm."""
 MOST_UNKNOWN = 0.75
 """The largest part of a corpus that is encoded apart, where the store has the vectors of the others."""
 
@@ -166,3 +167,15 @@ class CorpusEncoding:
         else:
             run_pool(task, shards, self.label, size=self.size, gpu=gpu, store=self.store)
         return wanted
+
+
+def check_bf16() -> None:
+    """Refuse a processor that has no instructions for bfloat16: without them it takes many times as long."""
+    import torch
+
+    capable = torch.cpu.get_capabilities()
+    if not any(capable.get(name) for name in BF16_INSTRUCTIONS):
+        raise InputError(
+            "--backend bf16: this processor has no instructions for bfloat16 (AVX512-BF16, AMX, or Arm's); "
+            "expected torch or onnx"
+        )

@@ -8,13 +8,13 @@ Axes: N sentences, D width of the student, E of the teacher.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby
+from itertools import combinations
 from math import comb
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,9 @@ from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
-    from distilbench.prepare.layer_walk import Choice, LayerWalk
+    from sentence_transformers import SentenceTransformer
+
+    from distilbench.encoders.layers import LayerList
 
 SENTENCES = 3000
 """Training sentences of the regression at most."""
@@ -49,8 +51,8 @@ TOKENS = 120_000
 """The most tokens that are read of more than `ENOUGH_SENTENCES` sentences: long documents take as long as short ones."""
 PAIRS = 1500
 """Dev pairs at most, of all sets together."""
-EXHAUSTIVE = 100
-"""Runs of a layer up to which every choice is tried; beyond them layers are added one by one."""
+EXHAUSTIVE = 80
+"""Choices up to which all are tried (2 of 12 layers are 66); of more, layers are added one by one."""
 FIRST_SENTENCES, FIRST_PAIRS = 500, 300
 """The sentences of the first round. On STS-B dev the best two layers of all-MiniLM-L6-v2 came out first there in 8 of 9
 draws, and second in the other."""
@@ -93,35 +95,27 @@ class LayerRanker:
         }
 
         def make(folder: Path, missing: list[str]) -> None:
-            from distilbench.prepare.layer_walk import LayerWalk
+            from distilbench.encoders.layers import LayerList
 
             all_layers = str(replace(StudentSpec.parse(self.student), rule=f"layers:{named(range(count))}"))
-            model = load_student(all_layers, self.teacher, default_device(), self.pooling)
-            walk, began = LayerWalk(model, f"--student {self.student}"), time.perf_counter()
-            source = Source(walk, ids, sampled, self.vectors.take(sampled), tuple(sets))
-            ranking = self._described(search_layers(source, depth), source, depth, time.perf_counter() - began)
+            model, began = load_student(all_layers, self.teacher, default_device(), self.pooling), time.perf_counter()
+            layers = LayerList(model[0].model, f"--student {self.student}")
+            source = Source(model, layers, ids, sampled, self.vectors.take(sampled), tuple(sets))
+            ranking = LayerRanking(
+                student=with_encoder(self.student, lambda name: EncoderSpec(name).title),
+                encoder=student_source(self.student, self.teacher).title,
+                count=count,
+                depth=depth,
+                by="dev" if sets else "residual",
+                sentences=len(sampled),
+                dev=tuple(s.name for s in sets),
+                pairs=sum(len(s.score_P) for s in sets),
+                **search_layers(source, depth),
+                seconds=round(time.perf_counter() - began, 1),
+            )
             write_json(folder / FILE, ranking.model_dump(mode="json"))
 
         return store.build("layers", parts, [FILE], make)
-
-    def _described(self, search: LayerSearch, source: Source, depth: int, seconds: float) -> LayerRanking:
-        return LayerRanking(
-            student=with_encoder(self.student, lambda name: EncoderSpec(name).title),
-            encoder=student_source(self.student, self.teacher).title,
-            count=source.walk.count,
-            depth=depth,
-            search="greedy" if search.path else "every choice",
-            tried=len(search.screened) or len(search.choices),
-            by="dev" if source.dev else "residual",
-            sentences=len(source.train),
-            dev=tuple(s.name for s in source.dev),
-            pairs=sum(len(s.score_P) for s in source.dev),
-            first_sentences=len(source.small().train) if search.screened else 0,
-            seconds=round(seconds, 1),
-            choices=tuple(search.choices),
-            screened=tuple(search.screened),
-            path=tuple(search.path),
-        )
 
 
 def sample_sentences(train: Rows, tokens: Tokens) -> Rows:
@@ -142,9 +136,11 @@ def sample_pairs(dev: Sequence[DevSet], pairs: int) -> list[DevSet]:
 
 @dataclass(frozen=True)
 class Source:
-    """What a choice of layers is judged on: training rows with the teacher's vectors of them, and dev sets."""
+    """What a choice of a model's layers is judged on: training rows with the teacher's vectors of them, and dev sets."""
 
-    walk: LayerWalk
+    model: SentenceTransformer
+    layers: LayerList
+    """The model's own."""
     tokens: Tokens
     train: Rows
     target_NE: NDArray[np.float32]
@@ -162,50 +158,38 @@ class Source:
         pairs = [side for s in self.dev for side in (s.left_P, s.right_P)]
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *pairs]))
 
-    def judge(self, choices: Sequence[Choice], label: str) -> list[RankedChoice]:
-        """The choices, the best first; a progress bar with this `label` counts the sentences that each layer has read."""
-        from distilbench.prepare.layer_walk import evaluations
-
+    def judge(self, choices: Sequence[tuple[int, ...]], label: str) -> list[RankedChoice]:
+        """The choices, the best first; a progress bar has this `label`."""
         dev_rows = self.dev_rows
-        rows = np.concatenate([self.train, dev_rows])
-        with progress(label, evaluations(choices) * len(rows), "sentences") as advance:
-            return best_first(self._judged(choices, rows, dev_rows, advance))
+        rows, judged = np.concatenate([self.train, dev_rows]), []
+        with progress(label, len(choices) * len(rows), "sentences") as advance:
+            for choice in choices:
+                self.layers.keep(choice)
+                judged.append(self._scored(choice, self._states(rows), dev_rows))
+                advance(len(rows))
+        return sorted(judged, key=lambda choice: (-choice.score, choice.layers))
 
-    def _judged(
-        self, choices: Sequence[Choice], rows: Rows, dev_rows: Rows, advance: Callable[[int], None]
-    ) -> list[RankedChoice]:
-        from distilbench.prepare.layer_walk import evaluations
-
-        scored = []
-        # One after the other, the parts of the tree that begin with the same layer: their states are in memory together.
-        for _, part in groupby(sorted(choices), key=lambda choice: choice[0]):
-            part_choices = list(part)
-            states = self._states(rows, part_choices)
-            scored += [self._scored(choice, states[choice], dev_rows) for choice in part_choices]
-            advance(evaluations(part_choices) * len(rows))
-        return scored
-
-    def _states(self, rows: Rows, choices: Sequence[Choice]) -> Mapping[Choice, NDArray[np.float32]]:
+    def _states(self, rows: Rows) -> NDArray[np.float32]:
+        """The pooled states of these rows, by the layers that the model has now."""
         import torch
 
-        device = self.walk.device
+        device, pad = self.model.device.type, int(self.model.tokenizer.pad_token_id or 0)
         # Two threads with a batch each read more than two on one batch (prepare.pool).
         threads = 1 if device == "cuda" else torch.get_num_threads()
-        batches = token_budget_batches(self.tokens.lengths_of(rows), TOKENS_PER_BATCH[device])
-        states = {choice: np.empty((len(rows), self.walk.width), dtype=np.float32) for choice in choices}
+        states = np.empty((len(rows), int(self.model.get_embedding_dimension() or 0)), dtype=np.float32)
 
         def read(batch: NDArray[np.int64]) -> None:
             if device != "cuda":
                 torch.set_num_threads(1)
-            features = padded([self.tokens[int(row)] for row in rows[batch]], self.walk.pad, device)
-            for choice, states_BD in self.walk.pooled(features, choices).items():
-                states[choice][batch] = states_BD
+            with torch.inference_mode():
+                features = padded([self.tokens[int(row)] for row in rows[batch]], pad, device)
+                states[batch] = self.model(features)["sentence_embedding"].float().cpu().numpy()
 
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(read, batches))
+            list(pool.map(read, token_budget_batches(self.tokens.lengths_of(rows), TOKENS_PER_BATCH[device])))
         return states
 
-    def _scored(self, choice: Choice, states_ND: NDArray[np.float32], dev_rows: Rows) -> RankedChoice:
+    def _scored(self, choice: tuple[int, ...], states_ND: NDArray[np.float32], dev_rows: Rows) -> RankedChoice:
         train_ND, dev_ND = states_ND[: len(self.train)], states_ND[len(self.train) :]
         if not self.dev:
             held_out = np.arange(len(train_ND)) % HELD_OUT == HELD_OUT - 1
@@ -223,9 +207,8 @@ class Source:
         correlations = [
             spearman(cosine(vectors[one], vectors[two]), s.score_P) for (one, two), s in zip(at, self.dev, strict=True)
         ]
-        return float(
-            np.mean(np.nan_to_num(correlations))
-        )  # of one pair, or of gold scores that are all the same, there is none
+        # Of one pair, or of gold scores that are all the same, there is none.
+        return float(np.mean(np.nan_to_num(correlations)))
 
 
 def ridge(
@@ -243,37 +226,27 @@ def ridge(
     return lambda states: np.asarray(states @ weight_DE.astype(np.float32) + bias_E.astype(np.float32))
 
 
-class LayerSearch(NamedTuple):
-    """What a search came to: the finalists, the best first; what was screened last, if anything; and the greedy path."""
-
-    choices: list[RankedChoice]
-    screened: list[RankedChoice]
-    path: list[RankedChoice]
-
-
-def search_layers(source: Source, depth: int) -> LayerSearch:
-    """Every choice of `depth` layers on a small part of the source, and the best of them on all of it.
+def search_layers(source: Source, depth: int) -> dict[str, Any]:
+    """What a `LayerRanking` has of a search: every choice of `depth` layers on a small part of the source, and the best of
+    them on all of it.
 
     Where they are too many: the best layer, then the best one to add, and so on.
     """
-    count, small = source.walk.count, source.small()
-    path: list[RankedChoice] = []
-    screened: list[RankedChoice] = []
-    # Prefixes of j layers, after which there are still enough for the others.
-    if sum(comb(count - depth + j, j) for j in range(1, depth + 1)) <= EXHAUSTIVE:
+    count, small, screened = len(source.layers.layers), source.small(), list[RankedChoice]()
+    greedy = comb(count, depth) > EXHAUSTIVE
+    if greedy:
+        for size in range(1, depth + 1):
+            chosen = screened[0].layers if screened else ()
+            tried = [tuple(sorted((*chosen, i))) for i in range(count) if i not in chosen]
+            screened = small.judge(tried, f"Layers, {size} of {depth}")
+    else:
         tried = list(combinations(range(count), depth))
         if len(tried) > FINALISTS:
             screened = small.judge(tried, "Layers, first round")
-    else:
-        for size in range(1, depth + 1):
-            chosen = path[-1].layers if path else ()
-            tried = [tuple(sorted((*chosen, i))) for i in range(count) if i not in chosen]
-            screened = small.judge(tried, f"Layers, {size} of {depth}")
-            path.append(screened[0])
     finalists = [choice.layers for choice in screened[:FINALISTS]] or tried
-    return LayerSearch(source.judge(finalists, "Layers, last round"), screened, path)
-
-
-def best_first(choices: Sequence[RankedChoice]) -> list[RankedChoice]:
-    """By falling score; the same score by rising layers."""
-    return sorted(choices, key=lambda choice: (-choice.score, choice.layers))
+    return {
+        "search": "greedy" if greedy else "every choice",
+        "tried": len(tried),
+        "first_sentences": len(small.train) if screened else 0,
+        "choices": source.judge(finalists, "Layers, last round"),
+    }

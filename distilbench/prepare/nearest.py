@@ -1,6 +1,6 @@
-"""The nearest other sentences of each by the teacher: what makes a batch hard (of groups that are near each other).
+"""The nearest sentences by the teacher: others of each, which make a batch hard, and documents of each query.
 
-Axes: N sentences, D dimensions, K neighbours.
+Axes: N sentences, Q queries, D dimensions, K neighbours.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.data.corpus import Rows
+from distilbench.evaluation.sts import Embed
 from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
 from distilbench.storage.store import ArtifactStore
 
@@ -24,6 +26,8 @@ PROBED = 8
 """Of the inverted file's lists beyond that: in 50,000 sentences 93 % of the first 31 neighbours are found, in seconds."""
 FITTED = 64
 """Sentences for each list that its centroid is fitted on."""
+BLOCK = 16_384
+"""Documents in memory at a time."""
 
 
 def nearest_others(vectors_ND: NDArray[np.float32], count: int) -> NDArray[np.int64]:
@@ -50,6 +54,20 @@ def nearest_others(vectors_ND: NDArray[np.float32], count: int) -> NDArray[np.in
     order_NK = np.argsort(found_NK == itself_N, axis=1, kind="stable")
     others_NK = np.take_along_axis(found_NK, order_NK, axis=1)[:, :count]
     return np.where(others_NK < 0, itself_N, others_NK)
+
+
+def nearest_documents(vectors_of: Embed, queries: Rows, documents: Rows, count: int) -> Rows:
+    """The positions in `documents` of the `count` nearest to each query by cosine, Q x K, read block by block."""
+    queries_QD = vectors_of(queries)
+    faiss.normalize_L2(queries_QD)
+    best = faiss.ResultHeap(len(queries), min(count, len(documents)), keep_max=True)
+    for start in range(0, len(documents), BLOCK):
+        block_ND = vectors_of(documents[start : start + BLOCK])
+        faiss.normalize_L2(block_ND)
+        cosine_QK, found_QK = faiss.knn(queries_QD, block_ND, min(best.k, len(block_ND)), faiss.METRIC_INNER_PRODUCT)
+        best.add_result(cosine_QK, found_QK + start)
+    best.finalize()
+    return np.asarray(best.I)
 
 
 def nearest_artifact(vectors: ShardedArray, train: NDArray[np.int64], count: int, store: ArtifactStore) -> Path:

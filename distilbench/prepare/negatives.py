@@ -5,7 +5,7 @@ Axes: Q distinct queries, M candidates.
 
 from __future__ import annotations
 
-import hashlib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, Rows
+from distilbench.data.sentences import text_digest
+from distilbench.prepare.nearest import BLOCK, nearest_documents
 from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
 from distilbench.storage.store import ArtifactStore
 
 MINED = 64
 """Candidates of each kind for a query."""
-BLOCK = 16_384
-"""Passages in memory at a time."""
 BM25 = "bm25"
 QUERIES = "queries.npy"
 STEP_VERSION = 1
@@ -67,33 +67,18 @@ def negatives_artifact(corpus: Corpus, vectors: ShardedArray, by: Sequence[str],
 
     def make(folder: Path, missing: list[str]) -> None:
         queries = np.unique(corpus.judged_P2[:, 0])
-        banned = _Banned(corpus, queries)
-        kinds = {"teacher": nearest(vectors, queries, corpus.passages)}
+        kinds = {"teacher": corpus.passages[nearest_documents(vectors.take, queries, corpus.passages, MINED)]}
         if with_bm25:
             asked, texts = ([corpus.sentences[int(row)] for row in rows] for rows in (queries, corpus.passages))
             kinds[BM25] = best_by_words(asked, texts, corpus.passages)
         for kind, rows_QM in kinds.items():
-            candidates_QM, (rows_file, cosine_file) = banned.without(rows_QM), _files(kind)
+            candidates_QM, (rows_file, cosine_file) = _without_answers(corpus, queries, rows_QM), _files(kind)
             save_array(folder / rows_file, candidates_QM)
             save_array(folder / cosine_file, _cosines(vectors, queries, candidates_QM))
         save_array(folder / QUERIES, queries)
 
     names = [QUERIES, *_files("teacher"), *(_files(BM25) if with_bm25 else ())]
     return store.build("negatives", parts, names, make)
-
-
-def nearest(vectors: ShardedArray, queries: Rows, passages: Rows, count: int = MINED) -> Rows:
-    """The rows of the passages nearest to each query by cosine, Q x M, read block by block."""
-    queries_QD = vectors.take(queries)
-    faiss.normalize_L2(queries_QD)
-    best = faiss.ResultHeap(len(queries), min(count, len(passages)), keep_max=True)
-    for start in range(0, len(passages), BLOCK):
-        block_ND = vectors.take(passages[start : start + BLOCK])
-        faiss.normalize_L2(block_ND)
-        cosine_QM, found_QM = faiss.knn(queries_QD, block_ND, min(best.k, len(block_ND)), faiss.METRIC_INNER_PRODUCT)
-        best.add_result(cosine_QM, found_QM + start)
-    best.finalize()
-    return passages[best.I]
 
 
 def best_by_words(queries: Sequence[str], texts: Sequence[str], passages: Rows, count: int = MINED) -> Rows:
@@ -115,26 +100,17 @@ def best_by_words(queries: Sequence[str], texts: Sequence[str], passages: Rows, 
     return np.where(score_QM > 0, passages[found_QM], -1)
 
 
-class _Banned:
-    """What is no negative of a query: its relevant passages, and any passage with the same text."""
-
-    def __init__(self, corpus: Corpus, queries: Rows) -> None:
-        self.at = np.searchsorted(queries, corpus.judged_P2[:, 0])
-        self.answers = corpus.judged_P2[:, 1]
-        self.digest_of = {row: _digest(corpus.sentences[row]) for row in corpus.passages.tolist()}
-        self.query_digests = [_digest(corpus.sentences[row]) for row in queries.tolist()]
-
-    def without(self, rows_QM: Rows) -> Rows:
-        """The candidates with -1 in place of what is none; those that are left keep their order."""
-        answers: list[set[int]] = [set() for _ in self.query_digests]
-        for query, passage in zip(self.at.tolist(), self.answers.tolist(), strict=True):
-            answers[query].add(passage)
-        kept_QM = rows_QM.copy()
-        for q, rows in enumerate(rows_QM.tolist()):
-            known, digest = answers[q], self.query_digests[q]
-            kept_QM[q] = [-1 if r < 0 or r in known or self.digest_of[r] == digest else r for r in rows]
-        order = np.argsort(kept_QM < 0, axis=1, kind="stable")
-        return np.take_along_axis(kept_QM, order, axis=1)
+def _without_answers(corpus: Corpus, queries: Rows, rows_QM: Rows) -> Rows:
+    """The candidates with -1, at the end, in place of a query's relevant passages and of any with the text of the query."""
+    digest_of = {row: text_digest(corpus.sentences[row].strip()) for row in corpus.passages.tolist()}
+    answers: dict[int, set[int]] = defaultdict(set)
+    for query, passage in corpus.judged_P2.tolist():
+        answers[query].add(passage)
+    kept_QM = rows_QM.copy()
+    for q, (query, rows) in enumerate(zip(queries.tolist(), rows_QM.tolist(), strict=True)):
+        known, own = answers[query], text_digest(corpus.sentences[query].strip())
+        kept_QM[q] = [-1 if r < 0 or r in known or digest_of[r] == own else r for r in rows]
+    return np.take_along_axis(kept_QM, np.argsort(kept_QM < 0, axis=1, kind="stable"), axis=1)
 
 
 def _cosines(vectors: ShardedArray, queries: Rows, rows_QM: Rows) -> NDArray[np.float32]:
@@ -153,7 +129,3 @@ def _cosines(vectors: ShardedArray, queries: Rows, rows_QM: Rows) -> NDArray[np.
 
 def _files(kind: str) -> tuple[str, str]:
     return f"{kind}.npy", f"{kind}-cosine.npy"
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.strip().encode(), digest_size=16).digest()

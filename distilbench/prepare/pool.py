@@ -23,7 +23,7 @@ from distilbench.memory import peak_mb, release_memory
 from distilbench.prepare.progress import progress
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.stage_times import StageTiming, note_pool
-from distilbench.storage.arrays import shard_name
+from distilbench.storage.arrays import shard_name, shard_ranges
 from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class ShardTask(ABC):
     def suits_one_process(self, machine: Node) -> bool:
         """Whether one process does it as fast as a pool where this machine is all there is."""
         return False
+
+    def missing(self, rows: int, shard_rows: int) -> list[Shard]:
+        """The shards of so many rows that are not in the folder yet."""
+        shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(rows, shard_rows))]
+        return [s for s in shards if not all((self.folder / name).exists() for name in self.files(s[0]))]
 
     @abstractmethod
     def load(self) -> Callable[[int, int, int], None]:
@@ -119,6 +124,8 @@ def run_pool(
 
     Where `store` has a storage, every shard goes there as soon as it is made, and from there to this machine.
     """
+    if not shards:
+        return
     path_map, nodes = _path_map(task, store), possible_nodes(size.grow_to)
     if path_map is None and size.workers is None and len(nodes) == 1 and task.suits_one_process(nodes[0]):
         run_in_process(task, shards, label, threads=2)

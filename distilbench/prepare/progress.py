@@ -1,4 +1,4 @@
-"""How far a stage of the preparation is: rich's bar in the terminal, lines in a log, gauges for Ray's dashboard."""
+"""How far a stage of the preparation is: rich's bar in the terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -12,22 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 LINE_EVERY_S = 30
 """Between two lines where there is no terminal to draw a bar in."""
-GAUGES = {
-    "distilbench_prepare_done": "Finished by now",
-    "distilbench_prepare_total": "To do in all",
-    "distilbench_prepare_per_second": "Finished per second since the stage began",
-    "distilbench_prepare_seconds_left": "Seconds to the end at this rate",
-}
-"""What Ray's metrics have of a stage, by `stage` and `unit`."""
 
 
 @contextmanager
 def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
     """Shows `label` at work on `total` things called `unit` ("sentences"); call what it gives with how many more are done.
 
-    The rate is that since the first report, which also waited for workers to start. Where Ray runs, `GAUGES` have it too.
+    The rate is that since the first report, which also waited for workers to start.
     """
-    set_gauges, console, last_line_at = _gauges(label, unit), rich.get_console(), time.monotonic()
+    console, last_line_at = rich.get_console(), time.monotonic()
     drawn = not console.is_jupyter or find_spec("ipywidgets") is not None  # what a notebook draws a bar with
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not drawn) as bar:
@@ -41,7 +34,6 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
             left = (total - task.completed) / speed if speed else 0.0
             rate = f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"  # of what takes seconds each, two digits
             bar.update(task_id, rate=f"{rate} {unit}/s")
-            set_gauges(task.completed, total, speed, left)
             in_place = drawn and (console.is_terminal or console.is_jupyter)
             if not in_place and time.monotonic() - last_line_at > LINE_EVERY_S:
                 last_line_at = time.monotonic()
@@ -51,22 +43,3 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
         yield advance
     if not drawn:
         console.print(f"{label}: {task.completed:,} of {total:,} {unit}", markup=False)
-
-
-def _gauges(stage: str, unit: str) -> Callable[..., None]:
-    """A function that sets Ray's gauges, in the order of `GAUGES`; it does nothing where Ray does not run."""
-    import ray
-    from ray.util.metrics import Gauge
-
-    if not ray.is_initialized():
-        return lambda *_: None
-    tags = {"stage": stage, "unit": unit}
-    gauges = [Gauge(name, meaning, tag_keys=tuple(tags)) for name, meaning in GAUGES.items()]
-    for gauge in gauges:
-        gauge.set_default_tags(tags)
-
-    def set_gauges(*values: float) -> None:
-        for gauge, value in zip(gauges, values, strict=True):
-            gauge.set(value)
-
-    return set_gauges

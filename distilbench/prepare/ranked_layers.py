@@ -42,9 +42,8 @@ class RankedChoice(BaseModel):
 class LayerRanking(BaseModel):
     """The best choices of `depth` of an encoder's `count` layers, the best first.
 
-    Of many choices (`tried`) the first round read `first_sentences` (`screened` has their scores, which compare with each
-    other alone), and `choices` are the best of them, read again on `sentences`. `search` is "greedy" where the best layer
-    was sought first, then the best one to add, and so on: `path` is the best of each size, `screened` the last of them.
+    Of many choices (`tried`) the first round read `first_sentences`, and `choices` are the best of them, read again on
+    `sentences`. `search` is "greedy" where the best layer was sought first, then the best one to add, and so on.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,8 +61,6 @@ class LayerRanking(BaseModel):
     first_sentences: int = 0
     seconds: float
     choices: tuple[RankedChoice, ...] = Field(min_length=1)
-    screened: tuple[RankedChoice, ...] = ()
-    path: tuple[RankedChoice, ...] = ()
 
     @property
     def chosen(self) -> tuple[int, ...]:

@@ -7,15 +7,11 @@ and its cosines of pairs, half of them of neighbours (near) and half of any two 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from distilbench.data.corpus import ClassificationSet, Corpus, HeldOut, PairSplit, PairTask, RetrievalSet
-from distilbench.evaluation.retrieval import unit
 from distilbench.evaluation.selection import (
     DevSet,
     HeldOutSets,
@@ -29,22 +25,15 @@ from distilbench.evaluation.selection import (
     neighbours,
 )
 from distilbench.evaluation.sts import Embed, cosine
-from distilbench.prepare.array_json import from_json, to_json
+from distilbench.prepare.nearest import nearest_documents
 from distilbench.records import selection_groups
 from distilbench.selection import STS, Kind, Part, Selection
-from distilbench.storage.arrays import ShardedArray
-from distilbench.storage.files import write_json
-from distilbench.storage.store import ArtifactStore
 
 QUERIES, DOCUMENTS = 500, 4_000
 """Of each retrieval dev set: some seconds of encoding at a rung, as STS-B dev has (3,000 sentences)."""
-BLOCK = 4_096
-"""Documents that are compared at a time."""
 NEIGHBOURS = 10
 EXAMPLES = 2_000
 """Examples of a classification set or a pair task to train a regression on, and as many to judge it on."""
-STEP_VERSION = 3
-ARRAYS, FILE = "sets.npz", "sets.json"
 FIDELITY = Selection((Part("fidelity", "fidelity"),))
 
 
@@ -63,35 +52,12 @@ class Judged:
     test: SelectionSets | None = None
 
 
-def judged_artifact(corpus: Corpus, vectors: ShardedArray, store: ArtifactStore) -> Judged | None:
-    """What students of the corpus are selected by, made or found; None where it is its STS dev sets alone."""
-    if corpus.selection == STS:  # it says something only to a method with a task of its own
-        return Judged(make_judged(corpus, vectors.take).dev) if corpus.selection.asked and corpus.pair_tasks else None
-    parts = {
-        "corpus": corpus.fingerprint,
-        "vectors": vectors.folder.name,
-        "select": str(corpus.selection),
-        "limits": [QUERIES, DOCUMENTS, NEIGHBOURS, EXAMPLES],
-        "step_version": STEP_VERSION,
-    }
-
-    def make(folder: Path, missing: list[str]) -> None:
-        judged, arrays = make_judged(corpus, vectors.take), dict[str, Any]()
-        described = {split: to_json(getattr(judged, split), arrays.__setitem__, split) for split in ("dev", "test")}
-        np.savez(folder / ARRAYS, allow_pickle=False, **arrays)
-        write_json(folder / FILE, described)
-
-    folder = store.build("selection", parts, [ARRAYS, FILE], make)
-    described = json.loads((folder / FILE).read_text())
-    with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
-        found = {split: from_json(described[split], arrays.__getitem__) for split in ("dev", "test")}
-    # Whether it was asked for is of the command, and not of the artifact.
-    return Judged(replace(found["dev"], selection=corpus.selection), found["test"])
-
-
-def make_judged(corpus: Corpus, teacher: Embed) -> Judged:
-    """What students of the corpus are selected by; `teacher` gives the vectors of rows."""
-    dev = SelectionSets(corpus.selection, tuple(_sets(corpus, kind, teacher) for kind in corpus.selection.kinds))
+def judged_sets(corpus: Corpus, teacher: Embed) -> Judged | None:
+    """What students are selected by; None where it is the STS dev sets alone. `teacher` gives the vectors of rows."""
+    selection = corpus.selection
+    if selection == STS and not (selection.asked and corpus.pair_tasks):
+        return None  # asked for it says something only to a method with a task of its own
+    dev = SelectionSets(selection, tuple(_sets(corpus, kind, teacher) for kind in selection.kinds))
     tested = [held for held in corpus.held_out if held.split == "test"]
     return Judged(dev, SelectionSets(FIDELITY, (held_out_sets(tested[0], teacher),)) if tested else None)
 
@@ -120,7 +86,7 @@ def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, docum
     needed = np.unique(np.concatenate(relevant))
     kept = needed
     if len(task.documents) > max(documents, len(needed)):
-        ranked = _hardest(teacher(task.queries[chosen]), task.documents, teacher, 100)
+        ranked = nearest_documents(teacher, task.queries[chosen], task.documents, 100)
         # The first of every query, then the second of every one, and so on.
         order = list(dict.fromkeys(ranked.T.ravel().tolist()))
         others = [d for d in order if d not in set(needed.tolist())]
@@ -130,20 +96,6 @@ def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, docum
     grades = None if task.grades is None else tuple(task.grades[q] for q in chosen)
     positions = tuple(np.searchsorted(kept, found) for found in relevant)
     return SearchSet(task.name, task.queries[chosen], task.documents[kept], positions, grades)
-
-
-def _hardest(queries_QD: np.ndarray[Any, Any], documents: np.ndarray[Any, Any], teacher: Embed, depth: int) -> Any:
-    """The positions of the teacher's first documents of each query, Q x depth, block by block."""
-    unit_QD = unit(queries_QD)
-    best_QR = np.empty((len(unit_QD), 0), dtype=np.float32)
-    found_QR = np.empty((len(unit_QD), 0), dtype=np.int64)
-    for start in range(0, len(documents), BLOCK):
-        similarity_QN = unit_QD @ unit(teacher(documents[start : start + BLOCK])).T
-        positions = np.broadcast_to(np.arange(start, start + similarity_QN.shape[1]), similarity_QN.shape)
-        all_QR, at_QR = np.hstack([best_QR, similarity_QN]), np.hstack([found_QR, positions])
-        order = np.argsort(-all_QR, axis=1, kind="stable")[:, :depth]
-        best_QR, found_QR = np.take_along_axis(all_QR, order, axis=1), np.take_along_axis(at_QR, order, axis=1)
-    return found_QR
 
 
 def held_out_sets(held: HeldOut, teacher: Embed) -> HeldOutSets:

@@ -20,7 +20,7 @@ from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.ranked_layers import read_ranking
-from distilbench.prepare.selection_sets import dev_sets, judged_artifact
+from distilbench.prepare.selection_sets import dev_sets, judged_sets
 from distilbench.prepare.student_artifacts import prepare_student
 from distilbench.settings.run import PreparationSettings
 from distilbench.storage.arrays import ShardedArray
@@ -53,7 +53,7 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Require
         StudentArtifacts(settings.student),
         negatives=negatives_artifact(corpus, vectors, needs.negatives, store),
         nearest=nearest_artifact(vectors, corpus.train, needs.nearest, store) if needs.nearest else None,
-        judged=judged_artifact(corpus, vectors, store),
+        judged=judged_sets(corpus, vectors.take),
     )
     prepared = _with_students(settings, prepared, needs.students, store, console)
     return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared

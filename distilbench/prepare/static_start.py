@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from distilbench.encoders.encoder import EncoderSpec, encode_ids, reads_tokens, token_ids
 from distilbench.errors import InputError
-from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
-from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.prepare.pool import ShardTask, run_in_process
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
 from distilbench.storage.files import atomic_path, remove_folder
 from distilbench.storage.store import ArtifactStore
@@ -63,24 +62,18 @@ class TokenEncoding(ShardTask):
         return make
 
 
-def static_start_artifact(
-    teacher: EncoderSpec, store: ArtifactStore, size: PoolSize = AS_FIT, *, here: bool = False
-) -> Path:
-    """The folder with the start, made if it is not there: on Ray, or in this process where `here` is true."""
+def static_start_artifact(teacher: EncoderSpec, store: ArtifactStore) -> Path:
+    """The folder with the start, made in this process if it is not there."""
     parts = {"encoder": teacher.identity(), "step_version": STEP_VERSION}
 
     def make(folder: Path, missing: list[str]) -> None:
         count = _save_tokenizer(teacher, folder / TOKENIZER)
         work = folder / "shards"
         work.mkdir(exist_ok=True)
-        shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(count, SHARD_TOKENS))]
-        missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
         task = TokenEncoding(teacher.absolute(), work)
-        if here or len(missing_shards) == 1:
-            run_in_process(task, missing_shards, "Single tokens")
-        else:
-            run_pool(task, missing_shards, "Single tokens", size=size, store=store)
-        vectors = [np.load(work / shard_name(shard), allow_pickle=False) for shard, _, _ in shards]
+        run_in_process(task, task.missing(count, SHARD_TOKENS), "Single tokens")
+        names = [shard_name(i) for i, _ in enumerate(shard_ranges(count, SHARD_TOKENS))]
+        vectors = [np.load(work / name, allow_pickle=False) for name in names]
         save_array(folder / VECTORS, np.concatenate(vectors).astype(np.float32))
         remove_folder(work)
 

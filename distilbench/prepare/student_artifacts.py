@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from distilbench.data.corpus import Corpus
-from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
     StudentSpec,
@@ -35,14 +33,12 @@ def prepare_student(
     store: ArtifactStore,
 ) -> StudentArtifacts:
     """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""
-    teacher, reads = settings.teacher_encoder, settings.student_reading(student)
-    spec = StudentSpec.parse(student)
+    teacher, reads, spec = settings.teacher_encoder, settings.student_reading(student), StudentSpec.parse(student)
     pooling = student_pooling(student, teacher)
-    static = None
+    static, folder, chosen = None, None, None
     if spec.is_static:
-        static = static_start_artifact(student_source(student, teacher), store, settings.pool)
-    tokens = sentence_tokens(settings, reads, corpus, static, store)
-    folder, chosen = None, None
+        static = static_start_artifact(student_source(student, teacher), store)
+    tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
     if spec.ranked:
         start = str(spec.with_all_tokens)
         folder = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev).artifact(store)
@@ -51,29 +47,12 @@ def prepare_student(
         chosen = ranking.chosen
     student = resolved_student(student, teacher, chosen)
     if spec.fewer_tokens:
-        student, reads, static = pruned_start(settings, student, corpus, tokens, static, store)
-        tokens = sentence_tokens(settings, reads, corpus, static, store)
-    prompts = Prompts.of(reads) if settings.by_role else None
-    return StudentArtifacts(student, pooling, tokens, static, folder, prompts)
-
-
-def pruned_start(
-    settings: PreparationSettings, student: str, corpus: Corpus, tokens: Path, static: Path | None, store: ArtifactStore
-) -> tuple[str, EncoderSpec, Path | None]:
-    """A student whose layers are written out with the tokens of the training sentences alone: its name, how it reads, and
-    what it starts from if it is static. `tokens` and `static` are those with all tokens.
-    """
-    reads = settings.student_reading(student)
-    before = sorted({text for text in (reads.prompt, reads.query_prompt, reads.document_prompt) if text})
-    if static is not None:
-        return student, reads, pruned_static(static, tokens, corpus, before, store)
-    encoder = pruned_encoder(student_source(student, settings.teacher_encoder), tokens, corpus, before, store)
-    student = str(StudentSpec.parse(student).made_of(str(encoder)))
-    return student, settings.student_reading(student), None
-
-
-def sentence_tokens(
-    settings: PreparationSettings, reads: EncoderSpec, corpus: Corpus, static: Path | None, store: ArtifactStore
-) -> Path:
-    """The artifact of a corpus's tokens, by the tokenizer of an encoder or of what a static student starts from."""
-    return tokens_artifact(corpus.text, reads, store, settings.pool, static)
+        prompts = sorted({text for text in (reads.prompt, reads.query_prompt, reads.document_prompt) if text})
+        if static is not None:
+            static = pruned_static(static, tokens, corpus, prompts, store)
+        else:
+            encoder = pruned_encoder(student_source(student, teacher), tokens, corpus, prompts, store)
+            student = str(StudentSpec.parse(student).made_of(str(encoder)))
+            reads = settings.student_reading(student)
+        tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
+    return StudentArtifacts(student, pooling, tokens, static, folder, Prompts.of(reads) if settings.by_role else None)

@@ -124,18 +124,16 @@ def tokens_artifact(
     def make(folder: Path, missing: list[str]) -> None:
         work = folder / "shards"
         work.mkdir(exist_ok=True)
-        shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(text.sentences), SHARD_ROWS))]
-        missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
         readable = sentences_artifact(text.sentences, text.fingerprint, store)
         tokenizer = None if static is None else static / TOKENIZER
         task = Tokenising(spec.absolute(), readable, work, text.roles_N, tokenizer)
-        if len(missing_shards) > 1:
-            run_pool(task, missing_shards, "Tokens", size=size, store=store)
+        shards = task.missing(len(text.sentences), SHARD_ROWS)
+        if len(shards) > 1:
+            run_pool(task, shards, "Tokens", size=size, store=store)
         else:  # a worker takes longer to start than this takes
-            one = task.load()
-            for shard in missing_shards:
-                one(*shard)
-        _join(work, [shard for shard, _, _ in shards], folder)
+            for shard in shards:
+                task.load()(*shard)
+        _join(work, len(shard_ranges(len(text.sentences), SHARD_ROWS)), folder)
         remove_folder(work)
 
     return store.build("tokens", parts, FILES, make)
@@ -145,14 +143,14 @@ def _lengths(folder: Path, shard: int) -> Path:
     return folder / f"lengths-{shard_name(shard)}"
 
 
-def _join(work: Path, shards: Sequence[int], folder: Path) -> None:
+def _join(work: Path, shards: int, folder: Path) -> None:
     """One file of ids, a shard in memory at a time, and the offsets."""
-    lengths = np.concatenate([np.load(_lengths(work, shard), allow_pickle=False) for shard in shards])
+    lengths = np.concatenate([np.load(_lengths(work, shard), allow_pickle=False) for shard in range(shards)])
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     # Written, not mapped: a full disk is an error of `write`, but kills a process that writes through a map.
     with atomic_path(folder / FILES[0]) as temporary, temporary.open("wb") as file:
         header = {"descr": np.lib.format.dtype_to_descr(IDS), "fortran_order": False, "shape": (int(offsets[-1]),)}
         np.lib.format.write_array_header_1_0(file, header)
-        for shard in shards:
+        for shard in range(shards):
             file.write(np.load(work / shard_name(shard), allow_pickle=False).tobytes())
     save_array(folder / FILES[1], offsets)

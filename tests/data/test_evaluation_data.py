@@ -15,7 +15,6 @@ from distilbench.data import calibration as module
 from distilbench.data.about import DEMONSTRATION
 from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.pair_tasks import FORMATS
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
 
@@ -122,12 +121,6 @@ def test_only_the_kinds_asked_for_are_read(folder: Path, kinds: tuple[str, ...])
         assert (name in told) == (kind in kinds)
 
 
-def test_kinds_that_do_not_exist(folder: Path) -> None:
-    for kinds in ((), ("sts", "speed")):
-        with pytest.raises(ValueError, match="expected some of sts, classification, retrieval, pairs"):
-            read(folder, kinds)
-
-
 def test_tokenised_sets_are_apart(folder: Path) -> None:
     data = read(folder, ["sts"])
     [sts] = data.tokenised
@@ -141,12 +134,6 @@ def test_tokenised_sets_are_apart(folder: Path) -> None:
     without = read(folder, ["sts"])
     assert without.tokenised == () and not any("tok" in line for line in without.corpus.missing)
     assert without.fingerprint != data.fingerprint
-
-
-def test_tokenised_sets_alone(folder: Path) -> None:
-    shutil.rmtree(folder / "sts")
-    data = read(folder, ["sts"])
-    assert data.corpus.sts == () and len(data.tokenised) == 1
 
 
 def test_missing_sets_are_told(folder: Path) -> None:
@@ -169,18 +156,6 @@ def test_missing_sets_are_told(folder: Path) -> None:
     missing = set(read(folder).corpus.missing)
     assert any(line.startswith("a retrieval set (") for line in missing)
     assert "pair task QQP: quora/pairs.tsv with rows of split train" in missing
-
-
-def test_a_pair_task_with_its_splits_in_one_file(folder: Path) -> None:
-    rows = [[f"{split} {one}", two, of, split] for split in ("train", "dev") for one, two, of in paired("quora", 6)]
-    write_tsv(folder / "quora" / "pairs.tsv", ["question1", "question2", "is_duplicate", "split"], rows)
-    data = read(folder, ["pairs"])
-    assert [task.name for task in data.corpus.pair_tasks] == ["MRPC", "QQP"] and len(FORMATS) > 2
-    # The same file is a retrieval set too.
-    assert [(s.name, s.split) for s in read(folder, ["retrieval"]).searches] == [
-        ("quora", "dev"),
-        ("quora-duplicates", "dev"),
-    ]
 
 
 def training_pairs(folder: Path) -> set[str]:
@@ -219,13 +194,6 @@ def test_calibration_is_the_sweeps_own(folder: Path, monkeypatch: pytest.MonkeyP
     assert set(calibration(read(folder))) == expected and len(expected) == 5
 
 
-def test_a_bad_row_of_unlabelled_text(folder: Path) -> None:
-    with (folder / "unlabeled" / "sentences.tsv").open("a") as file:
-        file.write("two\tfields\n")
-    with pytest.raises(InputError, match=r"sentences\.tsv, row 82: 2 fields, expected 1 as in the header"):
-        read(folder)
-
-
 @pytest.mark.parametrize("unlabelled", [None, "asked"])
 def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: Path, unlabelled: str | None) -> None:
     shutil.rmtree(folder / "unlabeled")
@@ -253,18 +221,6 @@ def test_built_in_data(tmp_path: Path) -> None:
     assert data.fingerprint != read_built_in(tmp_path, ["sts"]).fingerprint
 
 
-@pytest.mark.parametrize("kind", ["sts", "retrieval", "pairs"])
-def test_built_in_data_of_one_kind(tmp_path: Path, kind: str) -> None:
-    data = read_built_in(tmp_path, [kind])
-    assert kinds_of(data) == {kind} and data.corpus.retrieval == ()
-    assert not any("classification" in line for line in data.corpus.missing)
-
-
-def test_a_kind_that_is_not_built_in(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"demonstration: no set of classification in it; expected e\.g\. sc/MR\.tsv"):
-        read_built_in(tmp_path, ["classification"])
-
-
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
@@ -278,60 +234,6 @@ def test_nothing_usable_is_one_error(tmp_path: Path, kinds: tuple[str, ...], mes
     write_tsv(tmp_path / "empty" / "unlabeled" / "sentences.tsv", ["text"], [["a sentence"]])
     with pytest.raises(InputError, match=message):
         read(tmp_path / "empty", kinds)
-
-
-@pytest.mark.parametrize(
-    ("file", "header", "rows", "message"),
-    [
-        (
-            "sts/STS15.tsv",
-            SCORED,
-            [["a", "b", 3], ["c", "d", 3]],
-            r"STS15\.tsv: 2 pairs with 1 distinct scores; expected at least 2",
-        ),
-        (
-            "sts_senteval_tok/STS15.tsv",
-            SCORED,
-            [["a", "b", 3], ["c", "d", 3]],
-            r"sts_senteval_tok/STS15\.tsv: 2 pairs with 1 distinct scores",
-        ),
-        ("sts/STS15.tsv", SCORED, [["a", "b", "x"]], r"STS15\.tsv, row 2: column 'score' is 'x'; expected a number"),
-        (
-            "sc/MR.tsv",
-            ["text", "label"],
-            [[f"a {i}", 1] for i in range(30)],
-            r"MR\.tsv: 30 rows with 1 distinct labels; expected at least 2",
-        ),
-        ("sc/TREC.test.tsv", ["text", "label"], [["a", 7]], r"TREC\.test\.tsv, row 2: column 'label' is '7'; expected"),
-        ("sc/TREC.test.tsv", ["text", "label"], [], r"TREC\.test\.tsv: no rows; expected the test set of TREC"),
-        (
-            "glue/MRPC.dev.tsv",
-            ["sentence1", "sentence2", "label"],
-            [["a", "b", 1], ["c", "d", 1]],
-            r"MRPC\.dev\.tsv: 2 dev pairs of MRPC, with 1 distinct labels",
-        ),
-        (
-            "quora/retrieval/qrels.dev.tsv",
-            ["query_id", "doc_id", "score"],
-            [["q1", "d99", 1]],
-            r"qrels\.dev\.tsv, row 2: document 'd99' is not in corpus\.tsv",
-        ),
-    ],
-)
-def test_a_set_that_cannot_be_scored(
-    folder: Path, file: str, header: list[str], rows: list[list[object]], message: str
-) -> None:
-    write_tsv(folder / file, header, rows)
-    with pytest.raises(InputError, match=message):
-        read(folder)
-
-
-def test_limits(folder: Path) -> None:
-    data = read(folder, limits=Limits(documents=25, labelled=8))
-    [search], [task] = data.searches, data.corpus.pair_tasks
-    assert len(search.documents) == 25 and len(search.queries) == 20
-    assert {name: len(split.target_P) for name, split in task.splits.items()} == {"train": 8, "dev": 6}
-    assert len({read(folder).fingerprint, data.fingerprint}) == 2
 
 
 def replaced(path: Path, old: str, new: str) -> None:
@@ -403,8 +305,3 @@ def test_searches_are_made_of_pairs_as_a_sweep_makes_them(tmp_path: Path, split:
     asked = {query for s in data.searches for query in s.queries}
     calibrated = {data.corpus.sentences[row] for row in data.corpus.train}
     assert calibrated and not calibrated & asked
-
-
-def test_judgements_are_taken_before_pairs(folder: Path) -> None:
-    """Pairs beside judgements, or of Quora's own splits, make no further set."""
-    assert not any("made of" in told for told in read(folder).corpus.found)

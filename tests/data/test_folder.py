@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +11,7 @@ import pytest
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.selected import with_selection
 from distilbench.errors import InputError
-from distilbench.selection import STS
 
 ALL = Limits(None, None, None)
 
@@ -83,22 +79,6 @@ def test_what_is_found_and_not_found_is_said(folder: Path) -> None:
         assert name not in missing
 
 
-def test_gzipped_files_are_read_like_plain_ones(folder: Path) -> None:
-    plain = folder_corpus(folder, ALL)
-    for path in (folder / "quora/pairs.tsv", folder / "quora/corpus.tsv", folder / "unlabeled/sentences.tsv"):
-        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
-    assert folder_corpus(folder, ALL).fingerprint == plain.fingerprint
-
-
-def test_duplicate_titles_are_pairs_too(folder: Path) -> None:
-    add(folder / "cqadupstack/android.dup_pairs.tsv", "is_duplicate\ttitle1\ttitle2", "1\tone dog\ta cat", "0\tx\ty")
-    corpus = folder_corpus(folder, ALL)
-    assert texts(corpus, corpus.pairs_P2[-1]) == ["one dog", "a cat"]
-    assert not trained(corpus) & {"x", "y"}
-    assert any("android.dup_pairs.tsv: 1 duplicate pairs" in line for line in corpus.found)
-
-
 def test_only_duplicates_of_the_train_split_are_trained_on(folder: Path) -> None:
     rows = ["not alike\tat all\t0\ttrain", "a dev one\tand its twin\t1\tdev", "a test one\tand its copy\t1\ttest"]
     add(folder / "quora" / "pairs.tsv", *rows)
@@ -115,21 +95,16 @@ def test_evaluation_text_is_kept_out_of_training(folder: Path) -> None:
     add(folder / "unlabeled" / "sentences.tsv", *leaks, "a new sentence")
     add(folder / "quora" / "pairs.tsv", *(f"{leak}\ta twin of {i}\t1\ttrain" for i, leak in enumerate(leaks)))
     again = folder_corpus(folder, ALL)
-    assert trained(again) == trained(corpus) | {"a new sentence"}
+    assert trained(again) == trained(corpus) | {"a new sentence", *(f"a twin of {i}" for i in range(3))}
     assert len(again.pairs_P2) == 64
-    assert any("6 left out" in line for line in again.found)
-
-
-def test_a_pair_of_one_and_the_same_text_teaches_nothing(folder: Path) -> None:
-    add(folder / "quora" / "pairs.tsv", "the same \tthe same\t1\ttrain")
-    assert len(folder_corpus(folder, ALL).pairs_P2) == 64
+    assert any("9 left out" in line for line in again.found)  # three sentences, three pairs, a side of each
 
 
 def test_limits_sample_the_same_rows_each_time_and_keep_the_answers(folder: Path) -> None:
     small = Limits(pairs=10, sentences=7, documents=25)
     one, two = folder_corpus(folder, small), folder_corpus(folder, small)
     assert one.fingerprint == two.fingerprint
-    assert len(one.pairs_P2) == 10 and len(one.train) == 27
+    assert len(one.pairs_P2) == 10 and len(one.train) == 7
     (task,) = one.retrieval
     assert len(task.documents) == 25 and all(len(r) for r in task.relevant)
     # Fewer documents than answers: every answer stays.
@@ -147,32 +122,12 @@ def test_training_sentences_are_drawn_evenly_from_their_sources(folder: Path) ->
     pairs = (f"pair {i}\tpair twin {i}\t1\ttrain" for i in range(200))
     add(folder / "quora" / "pairs.tsv", "question1\tquestion2\tis_duplicate\tsplit", *pairs)
     limits = Limits(pairs=30, sentences=103)
-    corpus = folder_corpus(folder, replace(limits, evenly=True))
+    corpus = folder_corpus(folder, limits)
     drawn = Counter(text.split()[0] for text in trained(corpus))
     assert drawn == {"rare": 3, "few": 10, "most": 30, "plain": 30, "pair": 30}
     assert len(corpus.pairs_P2) == 30
     told = "sentences of each source: few 10, most 30, quora/pairs.tsv 30, rare 3, unlabeled/plain.txt 30"
     assert told in corpus.found
-    plain = Counter(text.split()[0] for text in trained(folder_corpus(folder, limits)))
-    assert plain["most"] > 50 and plain["pair"] == 60, "all sentences of the pairs, beside the others"
-
-
-def test_train_splits_of_sts_are_not_evaluated(folder: Path) -> None:
-    shutil.copy(folder / "sts" / "STSB.dev.tsv", folder / "sts" / "STSB.train.tsv")
-    assert len(folder_corpus(folder, ALL).sts) == 4
-
-
-def test_queries_without_an_answer_are_left_out(folder: Path) -> None:
-    add(folder / "quora" / "retrieval" / "queries.dev.tsv", "lost\tis anybody there")
-    add(folder / "quora" / "retrieval" / "qrels.dev.tsv", "lost\td1\t0")
-    corpus = folder_corpus(folder, ALL)
-    assert len(corpus.retrieval[0].queries) == 20
-    assert "is anybody there" not in corpus.sentences
-
-
-def test_beir_queries_are_no_documents(folder: Path) -> None:
-    add(folder / "quora" / "corpus.tsv", "query9\ta query of beir\t1")
-    assert "a query of beir" not in folder_corpus(folder, ALL).sentences
 
 
 @pytest.mark.parametrize("name", ["", "unrelated"])
@@ -188,14 +143,6 @@ def test_a_folder_without_any_usable_set(tmp_path: Path, name: str) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere: no such folder"):
         folder_corpus(tmp_path / "nowhere", ALL)
-
-
-def test_without_an_sts_dev_set_something_else_selects(folder: Path) -> None:
-    assert with_selection(folder_corpus(folder, ALL), None)[0].selection == STS
-    (folder / "sts" / "STSB.dev.tsv").unlink()
-    assert str(with_selection(folder_corpus(folder, ALL), None)[0].selection) == "retrieval"
-    (folder / "quora" / "retrieval" / "qrels.dev.tsv").unlink()
-    assert str(with_selection(folder_corpus(folder, ALL), None)[0].selection) == "fidelity"
 
 
 def test_without_training_text_nothing_can_be_trained(folder: Path) -> None:
@@ -215,13 +162,6 @@ def test_without_training_text_nothing_can_be_trained(folder: Path) -> None:
         ("sts/STSB.test.tsv", "a dog\t3", r"STSB\.test\.tsv, row 42: 2 fields"),
         ("quora/pairs.tsv", "\ta cat\t1\ttrain", r"pairs\.tsv, row 66: column 'question1' is empty"),
         ("quora/pairs.tsv", "a dog\ta cat\tyes\ttrain", r"pairs\.tsv, row 66: column 'is_duplicate' is 'yes'"),
-        ("quora/corpus.tsv", "d99\t\t0", r"corpus\.tsv, row 62: column 'text' is empty"),
-        (
-            "quora/retrieval/qrels.dev.tsv",
-            "q1\td777\t1",
-            r"qrels\.dev\.tsv, row 22: document 'd777' is not in corpus\.tsv",
-        ),
-        ("quora/retrieval/qrels.dev.tsv", "q1\td2\thigh", r"qrels\.dev\.tsv, row 22: column 'score' is 'high'"),
         ("unlabeled/sentences.tsv", "", r"sentences\.tsv, row 82: column 'text' is empty"),
     ],
 )
@@ -239,7 +179,21 @@ def test_an_sts_set_that_cannot_be_scored(folder: Path, scores: list[str]) -> No
         folder_corpus(folder, ALL)
 
 
-def test_queries_of_which_none_has_an_answer(folder: Path) -> None:
-    (folder / "quora/retrieval/qrels.dev.tsv").write_text("query_id\tdoc_id\tscore\nq1\td1\t0\n")
-    with pytest.raises(InputError, match=r"queries\.dev\.tsv: none of its queries has a relevant document in qrels"):
-        folder_corpus(folder, ALL)
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("STS13.FNWN.dev", ("STS13", "FNWN", "dev")),
+        ("STS13.FNWN", ("STS13", "FNWN", "test")),  # no split named: official STS sets are test sets
+        ("STS13.a.b.dev", ("STS13", "a.b", "dev")),  # a dot in the subset's own name
+        ("STS13.dev.FNWN", ("STS13", "dev.FNWN", "test")),  # only the last part is a split
+        ("dev", ("dev", "", "test")),  # a group may be called anything
+        ("STS13.FNWN.train", None),
+    ],
+)
+def test_group_subset_and_split_of_an_sts_file(folder: Path, name: str, expected: tuple[str, str, str] | None) -> None:
+    before = {(s.group, s.subset, s.split) for s in folder_corpus(folder, ALL).sts}
+    shutil.copy(folder / "sts" / "STSB.dev.tsv", folder / "sts" / f"{name}.tsv")
+    corpus = folder_corpus(folder, ALL)
+    assert {(s.group, s.subset, s.split) for s in corpus.sts} - before == ({expected} if expected else set())
+    # STS13 is expected as a test set.
+    assert ("sts/STS13" in corpus.missing) == (expected is None or expected[0] != "STS13" or expected[2] != "test")

@@ -227,50 +227,6 @@ def test_rows_are_numbered_from_the_header_and_columns_come_in_the_order_asked(t
     assert list(read_tsv(path, ("three", "one"))) == [(2, ["3", "1"]), (3, ["6", "4"])]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", r"row 1: no column 'a'"),
-        (b"a\tc\n1\t2\n", r"row 1: no column 'b'; the header is \['a', 'c'\]"),
-        (b"a\tb\n1\t2\n1\n", r"row 3: 1 fields, expected 2"),
-        (b"a\tb\n1\t2\t3\n", r"row 2: 3 fields, expected 2"),
-        (b"a\tb\n1\t2\n\n3\t4\n", r"row 3: 1 fields"),  # an empty line in the middle
-        (b"a\tb\n1\t2\n1\tcaf\xe9\n", r"row 3: not UTF-8 .* at byte 5"),
-        (b"a\tb\xe9\n", r"row 1: not UTF-8"),
-    ],
-)
-def test_a_malformed_file_names_file_and_row(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "bad.tsv"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"bad\.tsv, {message}"):
-        list(read_tsv(path, ("a", "b")))
-
-
-def _not_gzip(whole: bytes) -> bytes:
-    return b"text\nplain text\n"
-
-
-def _truncated(whole: bytes) -> bytes:
-    return whole[: len(whole) // 2]
-
-
-def _flipped(whole: bytes) -> bytes:
-    return whole[:10] + b"\xff" + whole[11:]  # the first byte of the compressed data: a block type that does not exist
-
-
-def _wrong_checksum(whole: bytes) -> bytes:
-    return whole[:-8] + b"\0\0\0\0" + whole[-4:]
-
-
-@pytest.mark.parametrize("damage", [_not_gzip, _truncated, _flipped, _wrong_checksum])
-def test_a_damaged_gzip_file_is_bad_input(tmp_path: Path, damage: object) -> None:
-    path = tmp_path / "bad.tsv.gz"
-    whole = gzip.compress(b"text\n" + b"".join(b"sentence number %d\n" % (i * 7919) for i in range(500)))
-    path.write_bytes(damage(whole))  # type: ignore[operator]
-    with pytest.raises(InputError, match=r"bad\.tsv\.gz"):
-        list(read_tsv(path, ("text",)))
-
-
 PLACE = (Path("x/y.tsv"), 7, "c")
 
 

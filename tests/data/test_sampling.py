@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from distilbench.data.sampling import draw_distinct, draw_evenly, fixed_sample
+from distilbench.data.sampling import draw_evenly, fixed_sample
 
 TEXTS = [f"sentence {i}" for i in range(2000)]
 
 
 def reservoir(texts: Iterable[str], limit: int) -> list[str]:
-    """A draw that holds no more than the sample in memory."""
-    return draw_distinct(texts, limit, in_memory=0)
+    """A draw from one source."""
+    return draw_evenly(((text, "") for text in texts), limit)[0]
 
 
 def test_a_reservoir_does_not_depend_on_order_or_repetition() -> None:
@@ -42,17 +42,7 @@ def test_where_there_are_no_more_all_are_kept_once_in_order(limit: int) -> None:
 
 
 def test_nothing_asked_for_nothing_drawn() -> None:
-    assert reservoir(TEXTS, 0) == []
-
-
-def test_a_stream_that_fits_in_memory_is_sampled_as_ever() -> None:
-    assert draw_distinct(iter(TEXTS * 2), 70, in_memory=2000) == fixed_sample(TEXTS, 70)
-    assert draw_distinct(iter(TEXTS * 2), None, in_memory=10) == TEXTS
-    assert draw_distinct(iter(TEXTS * 2), 2000, in_memory=10) == TEXTS
-
-
-def test_a_longer_stream_goes_through_the_reservoir() -> None:
-    assert draw_distinct(iter(TEXTS * 2), 70, in_memory=1999) == reservoir(TEXTS, 70)
+    assert reservoir(TEXTS, 0) == fixed_sample(TEXTS, 0) == []
 
 
 def test_memory_is_that_of_the_sample() -> None:
@@ -85,7 +75,7 @@ def test_sources_share_a_draw_and_a_small_one_gives_all_it_has() -> None:
     shuffled = labelled[:]
     random.Random(1).shuffle(shuffled)
     assert set(draw_evenly(shuffled, 65)[0]) == set(drawn)
-    assert draw_evenly(labelled, 10**6)[0] == TEXTS
+    assert draw_evenly(labelled, 10**6)[0] == draw_evenly(labelled, None)[0] == TEXTS
     copies = [(text, "copies") for text, _ in labelled]
     twice = draw_evenly([*labelled, *copies], 65)[0]
     assert len(set(twice)) == len(twice) == 65

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import demonstration, make_data, write_tsv
+from samples import make_data, write_tsv
 
-from distilbench.data.about import DEMONSTRATION
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
@@ -70,13 +69,3 @@ def test_nothing_that_they_ask_about_is_trained_on(folder: Path) -> None:
     only = with_scored_tasks(before, folder, ("sts", "pairs"), 4)
     assert only.classification == () and text[0] in texts(only, only.train)
     assert len(only.probed[0].splits["train"].target_P) == 4
-
-
-def test_the_demonstration_has_pair_tasks_alone() -> None:
-    corpus = demonstration()
-    assert with_scored_tasks(corpus, None, ("sts", "classification", "pairs"), None) is corpus
-    found = with_scored_tasks(corpus, DEMONSTRATION, ("sts", "classification", "pairs"), None)
-    assert [t.name for t in found.probed] == ["DEMO-SIM", "DEMO-DUP", "DEMO-NLI"] and found.classification == ()
-    assert found.missing == () and np.array_equal(found.train, corpus.train)
-    expected = demonstration(needs=Requirements(pair_tasks=("DEMO-DUP",))).pair_tasks[0].splits["test"]
-    assert np.array_equal(found.probed[1].splits["test"].target_P, expected.target_P)

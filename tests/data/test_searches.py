@@ -11,7 +11,6 @@ from samples import write_tsv
 from distilbench.data.corpus import Corpus, RetrievalSet
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.selected import with_selection
-from distilbench.errors import InputError
 from distilbench.selection import Selection
 
 RETRIEVAL = Selection.parse("retrieval")
@@ -86,31 +85,6 @@ def test_a_set_of_dev_alone_with_nothing_else(tmp_path: Path) -> None:
     dev, test = chosen.retrieval
     assert {**texts(corpus, dev), **texts(corpus, test)} == texts(corpus, corpus.retrieval[0])
     assert (dev.split, test.split, len(dev.queries), len(test.queries)) == ("dev", "test", 2, 2)
-
-
-def test_of_a_large_collection_what_answers_is_always_there(tmp_path: Path) -> None:
-    [dev] = read(passages(tmp_path / "mine"), documents=6).retrieval
-    assert len(dev.documents) == 6
-    assert len(read(passages(tmp_path / "more"), documents=2).retrieval[0].documents) == 4
-
-
-@pytest.mark.parametrize(
-    ("file", "line", "message"),
-    [
-        ("corpus.tsv", "31\ta\tb\n", r"corpus\.tsv, row 32: 3 fields, expected 2 as in the header"),
-        ("corpus.tsv", "3\tagain\n", r"corpus\.tsv, row 32: id '3' is there already"),
-        ("retrieval/queries.dev.tsv", "10\tagain\n", r"queries\.dev\.tsv, row 7: query id '10' is there already"),
-        ("retrieval/qrels.dev.tsv", "10\t99\t1\n", r"qrels\.dev\.tsv, row 6: document '99' is not in corpus\.tsv"),
-        ("retrieval/qrels.dev.tsv", "99\t1\t1\n", r"qrels\.dev\.tsv, row 6: query id '99' is not in queries\.dev"),
-        ("retrieval/qrels.dev.tsv", "10\t1\thigh\n", r"qrels\.dev\.tsv, row 6: column 'score' is 'high'"),
-    ],
-)
-def test_a_bad_row_is_named(tmp_path: Path, file: str, line: str, message: str) -> None:
-    root = passages(tmp_path / "mine")
-    with (root / file).open("a") as opened:
-        opened.write(line)
-    with pytest.raises(InputError, match=message):
-        read(root)
 
 
 def test_documents_of_each_split(tmp_path: Path) -> None:
@@ -197,8 +171,3 @@ def test_the_same_pairs_in_another_order_make_the_same_set(tmp_path: Path) -> No
     again = read(tmp_path)
     for one, two in zip(first.retrieval, again.retrieval, strict=True):
         assert {q: set(a) for q, a in texts(first, one).items()} == {q: set(a) for q, a in texts(again, two).items()}
-
-
-def test_pairs_alone_are_enough_for_a_run(tmp_path: Path) -> None:
-    corpus, why = with_selection(read(duplicates(tmp_path / "forum").parent), None)
-    assert str(corpus.selection) == "retrieval" and "no STS dev set" in why

@@ -13,7 +13,7 @@ from distilbench.selection import Selection
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from folders import captions, connected, quora, read_table, stackexchange, write_study, write_table, write_user
+from folders import captions, quora, read_table, stackexchange, write_study, write_user
 
 
 def text(*columns: str) -> str:
@@ -59,11 +59,6 @@ def source(tmp_path: Path) -> Path:
     return root
 
 
-def test_groups_are_what_pairs_connect() -> None:
-    pairs = [("a", "b"), ("c", "d"), ("b", "e"), ("f", "f")]
-    assert [set(group) for group in connected(pairs)] == [{"a", "b", "e"}, {"c", "d"}]
-
-
 @pytest.mark.parametrize("make", [stackexchange, captions, quora])
 def test_a_user_trains_on_nothing_that_is_held_out(source: Path, tmp_path: Path, make) -> None:
     user = make(source)
@@ -93,9 +88,3 @@ def test_the_study_trains_on_nothing_that_is_held_out_for_a_user(source: Path, t
     assert [len(rows) for rows in splits] == [4, 4]
     assert {row["query_id"] for rows in splits for row in rows} == {f"q{n}" for n in range(8)}
     assert (out / "trecqa" / "qrels" / "test.tsv").exists() and (out / "sts" / "STSB.dev.tsv").is_symlink()
-
-
-def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    rows = [{"text": 'a "quoted" line', "source": ""}, {"text": "é", "source": "x"}]
-    write_table(tmp_path / "new" / "t.tsv", rows)
-    assert read_table(tmp_path / "new" / "t.tsv") == rows

@@ -151,22 +151,6 @@ def test_sts_sets_pair_tasks_and_training_text(senteval: Path) -> None:
     assert {"train a0", "SICK-E train a1 : “x”"} <= trained and not {"dev a0", "a", "MRPC train a9 : “x”"} & trained
 
 
-@pytest.mark.parametrize(
-    ("file", "line", "wanted"),
-    [
-        (STSB.format("dev"), b"a\tb\n", "sts-dev.csv, row 1: 2 fields, expected 7"),
-        ("downstream/STS/STS16-en-test/STS.gs.headlines.txt", b"1\n", "headlines.txt, row 2: expected as many"),
-        ("downstream/SICK/SICK_trial.txt", b"pair_ID\n", "SICK_trial.txt, row 1: expected 1 fields, among them sent"),
-        ("downstream/SST/fine/sentiment-dev", b"4\n", "sentiment-dev, row 1: 1 fields, expected 2"),
-        ("downstream/SST/binary/sentiment-dev", b"good\t1\ncaf\xe9\t0\n", "sentiment-dev, row 2: not utf-8"),
-    ],
-)
-def test_a_bad_line_is_named(senteval: Path, file: str, line: bytes, wanted: str) -> None:
-    (senteval / file).write_bytes(line)
-    with pytest.raises(ValueError, match=f"^error: .*{wanted}"):
-        convert("senteval", senteval)
-
-
 def test_ms_marco(tmp_path: Path) -> None:
     root = tmp_path / "marco"
     write(root / "collection.tsv", [f"{i}\tpassage {i}" for i in range(30)])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
-from distilbench.data import sampling, training_text
+from distilbench.data import training_text
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.text import Texts, TextSettings
@@ -86,26 +82,6 @@ def test_the_limit_is_for_all_sources_together(folder: Path, own: str, tmp_path:
     assert any("training on 60 distinct of 120 sentences of --text" in line for line in one.found)
 
 
-def test_a_stream_too_long_to_hold_is_sampled_as_it_comes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = sampling.draw_distinct
-    monkeypatch.setattr(sampling, "draw_distinct", lambda sentences, limit: held(sentences, limit, in_memory=70))
-    drawn = trained(folder_corpus(folder, replace(ALL, sentences=60)))[2 * 64 :]
-    assert drawn == held(trained(folder_corpus(folder, ALL))[2 * 64 :], 60, in_memory=0)
-
-
-def test_unlabelled_files_may_be_of_any_format(folder: Path) -> None:
-    plain = folder_corpus(folder, ALL)
-    path = folder / "unlabeled" / "sentences.tsv"
-    texts = path.read_text().splitlines()[1:]
-    path.unlink()
-    (path.parent / "a.csv").write_text("n,text\n" + "".join(f'1,"{t}"\n' for t in texts[:20]))
-    objects = "".join(json.dumps({"text": t}) + "\n" for t in texts[20:40])
-    (path.parent / "b.jsonl.gz").write_bytes(gzip.compress(objects.encode()))
-    parquet.write_table(pa.table({"text": texts[40:60]}), path.parent / "c.parquet")
-    lines(path.parent / "d.txt", *texts[60:])
-    assert folder_corpus(folder, ALL).fingerprint == plain.fingerprint
-
-
 def test_settings_hold_for_unlabelled_files_but_for_their_column(folder: Path, tmp_path: Path) -> None:
     lines(folder / "unlabeled" / "more.txt", "", "a sentence in the middle")
     source = tmp_path / "own.tsv"
@@ -118,11 +94,6 @@ def test_settings_hold_for_unlabelled_files_but_for_their_column(folder: Path, t
     assert "more.txt, row 1: the line is empty" in line
     with pytest.raises(InputError, match=r"more\.txt, row 1: the line is empty"):
         with_folder(folder, ALL, Texts((str(source),), replace(settings, skip_bad_rows=False)))
-
-
-def test_a_source_that_is_not_there_is_told(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere\.txt: no such file or folder"):
-        with_folder(folder, ALL, Texts((str(folder / "nowhere.txt"),)))
 
 
 def test_sentences_of_the_corpus_become_training_rows_and_no_second_sentences(folder: Path, tmp_path: Path) -> None:

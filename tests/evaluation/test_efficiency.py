@@ -51,7 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path) -> t
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """What the models were given."""
     calls: dict[str, list[Any]] = {"pairs": [], "embedded": [], "compared": []}
-    logits, embed, against = TaskCrossEncoder.logits, PairScorer.embed, PairHead.against
+    logits, embed, against = TaskCrossEncoder.logits, PairScorer.embed, module.against
 
     def seen_logits(self: TaskCrossEncoder, left: Sequence[str], right: Sequence[str], **options: Any) -> Any:
         calls["pairs"].append(list(zip(left, right, strict=True)))
@@ -61,13 +61,13 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         calls["embedded"].append(list(texts))
         return embed(self, texts)
 
-    def seen_against(self: PairHead, u_d: torch.Tensor, v_Nd: torch.Tensor) -> Any:
+    def seen_against(head: PairHead, u_d: torch.Tensor, v_Nd: torch.Tensor) -> Any:
         calls["compared"].append(len(v_Nd))
-        return against(self, u_d, v_Nd)
+        return against(head, u_d, v_Nd)
 
     monkeypatch.setattr(TaskCrossEncoder, "logits", seen_logits)
     monkeypatch.setattr(PairScorer, "embed", seen_embed)
-    monkeypatch.setattr(PairHead, "against", seen_against)
+    monkeypatch.setattr(module, "against", seen_against)
     return calls
 
 

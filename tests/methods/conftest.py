@@ -84,7 +84,7 @@ def narrow(prepared: Prepared, narrow_encoder_folder: Path) -> Prepared:
 def static(prepared: Prepared, sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """The same with a static student."""
     store = ArtifactStore(tmp_path_factory.mktemp("static"))
-    start = static_start_artifact(prepared.teacher, store, here=True)
+    start = static_start_artifact(prepared.teacher, store)
     tokens = load_tokens(
         tokens_artifact(CorpusText(sentences, "the small corpus"), prepared.teacher, store, static=start)
     )

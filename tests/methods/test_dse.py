@@ -148,14 +148,6 @@ def test_loss_gradient_of_an_encoder_weight_equals_finite_differences(inputs: di
     assert analytic == pytest.approx((values[0] - values[1]) / (2 * step), rel=0.05, abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["concat", "dot"])
-def test_one_against_many_is_the_head_of_each_pair(kind: str) -> None:
-    torch.manual_seed(0)
-    head = PairHead(kind, 6, 9, 3)  # type: ignore[arg-type]
-    u, v = torch.randn(6), torch.randn(11, 6)
-    assert torch.allclose(head.against(u, v), head(u.expand(11, 6), v), atol=1e-6)
-
-
 @pytest.mark.parametrize("frozen", [False, True])
 def test_frozen_trains_only_head_and_projection(inputs: dict[str, Prepared], frozen: bool) -> None:
     method = build(inputs["binary"], frozen=frozen, output_dim=8)

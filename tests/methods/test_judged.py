@@ -14,7 +14,8 @@ from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.methods.crd import crd_loss
-from distilbench.prepare.negatives import Candidates, nearest
+from distilbench.prepare.nearest import nearest_documents
+from distilbench.prepare.negatives import Candidates
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Learner
 
@@ -33,7 +34,7 @@ def judged(prepared: Prepared) -> Prepared:
     pairs = prepared.pairs_P2[:24]
     others = np.setdiff1d(prepared.train, pairs.ravel())
     queries = np.unique(pairs[:, 0])
-    found = nearest(prepared.vectors, queries, others, 12)
+    found = others[nearest_documents(prepared.vectors.take, queries, others, 12)]
     unit_ND = prepared.vectors.take(np.arange(prepared.vectors.rows))
     unit_ND /= np.linalg.norm(unit_ND, axis=1, keepdims=True)
     cosine = np.einsum("qd,qmd->qm", unit_ND[queries], unit_ND[found])

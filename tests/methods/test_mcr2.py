@@ -124,7 +124,9 @@ def test_a_student_without_clusters_is_named(build: Callable[..., Any], tmp_path
 )
 def test_what_the_corpus_cannot_give_is_said(params: dict[str, Any], message: str) -> None:
     builder = CorpusBuilder("test")
-    builder.train_pairs([f"left {i}" for i in range(10)], [f"right {i}" for i in range(10)])
+    left, right = ([f"{side} {i}" for i in range(10)] for side in ("left", "right"))
+    builder.add_pairs(left, right)
+    builder.train_on([*left, *right])
     given = {"output_dim": 8, "batch_size": 8, "clusters": 4, "pairs": "duplicates"}
 
     def possible(**changed: Any) -> Callable[[str], list[Any]]:

@@ -103,7 +103,9 @@ def test_a_batch_is_cut_into_anchors_positives_and_negatives(count: int) -> None
 
 def corpus(pairs: int, triplets: int) -> Corpus:
     builder = CorpusBuilder("test")
-    builder.train_pairs([f"left {i}" for i in range(pairs)], [f"right {i}" for i in range(pairs)])
+    left, right = ([f"{side} {i}" for i in range(pairs)] for side in ("left", "right"))
+    builder.add_pairs(left, right)
+    builder.train_on([*left, *right])
     builder.train_triplets(*([f"{side} {i}" for i in range(triplets)] for side in "apn"))
     return builder.build()
 

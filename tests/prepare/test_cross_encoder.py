@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
 import shutil
 from collections.abc import Callable
@@ -21,14 +20,12 @@ from distilbench.errors import InputError
 from distilbench.prepare import cross_encoder as module
 from distilbench.prepare.cross_encoder import (
     CrossEncoderParams,
-    CrossEncoding,
     FineTuning,
     cross_encoder_scores,
     load_cross_encoder,
     logits_artifact,
     start_cross_encoder,
 )
-from distilbench.prepare.pool import ShardWorker
 from distilbench.prepare.prepared import LOGITS
 from distilbench.storage.store import ArtifactStore
 
@@ -94,14 +91,6 @@ def test_logits_are_transformers_own_whatever_the_batch(encoder_folder: Path, tm
         assert logits[i] == pytest.approx(raw_logits(folder, SENTENCES[i], SENTENCES[12 + i]), abs=1e-4)
     # The two sentences are told apart, and their order counts.
     assert np.abs(encoder.logits(SENTENCES[12:24], SENTENCES[:12]) - logits).max() > 1e-3
-
-
-def test_two_outputs_are_read_as_their_difference(encoder_folder: Path, tmp_path: Path) -> None:
-    folder, pair = make_cross_encoder(encoder_folder, tmp_path / "ce", "binary"), (SENTENCES[0], SENTENCES[1])
-    raw = raw_logits(folder, *pair)
-    (logits,) = load_cross_encoder(folder, make_task("binary")).logits(*([side] for side in pair))
-    assert logits == pytest.approx([raw[1] - raw[0]], abs=1e-4)
-    assert load_cross_encoder(folder, None).logits(*([side] for side in pair)).shape == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -201,38 +190,11 @@ def test_a_killed_fine_tuning_goes_on_and_ends_the_same(
         assert torch.equal(weights(folder)[name], tensor), name
 
 
-def test_a_fine_tuning_on_another_node_is_the_same(
-    tuned: Path, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where only other nodes have GPUs it is a Ray task; here only what would travel is packed and unpacked."""
-    asked: list[tuple[Any, ...]] = []
-
-    def on_some_node(function: Any, *given: Any, what: str) -> Any:
-        asked.append(given)
-        return function(*pickle.loads(pickle.dumps(given)))  # noqa: S301
-
-    monkeypatch.setattr(module, "gpus_elsewhere", lambda _: True)
-    monkeypatch.setattr(module, "on_gpu_node", on_some_node)
-    folder = artifact(tmp_path / "store", encoder_folder)
-    [(tuning, _)] = asked
-    assert tuning.texts["dev"] == module.pair_texts(make_task(), "dev", SENTENCES)
-    [same] = tuned.glob(folder.name)
-    for file in same.iterdir():
-        if file.name != "manifest.json":
-            assert file.read_bytes() == (folder / file.name).read_bytes(), file.name
-
-
 @pytest.mark.parametrize("change", ["seed", "params", "labels", "start"])
 def test_another_cross_encoder_is_never_taken_for_it(
     tuned: Path, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    class FineTuned(Exception):
-        pass
-
-    def fine_tuned(*_: Any) -> None:
-        raise FineTuned
-
-    monkeypatch.setattr(FineTuning, "run", fine_tuned)
+    monkeypatch.setattr(FineTuning, "run", lambda *_: 1 / 0)
     task = make_task()
     dev = task.splits["dev"]
     changed: dict[str, Any] = {
@@ -245,7 +207,7 @@ def test_another_cross_encoder_is_never_taken_for_it(
         artifact(tuned, encoder_folder, **changed)  # the same files elsewhere are the same encoder
         path = tmp_path / "copy" / "config.json"
         path.write_text(path.read_text().replace('"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'))
-    with pytest.raises(FineTuned):
+    with pytest.raises(ZeroDivisionError):
         artifact(tuned, encoder_folder, **changed)
 
 
@@ -265,39 +227,6 @@ def test_logits_are_those_of_the_training_pairs_and_are_made_once(
     assert [p.name for p in path.iterdir() if p.name != "manifest.json"] == [LOGITS]
     monkeypatch.setattr(module, "run_pool", lambda *_, **__: pytest.fail("computed again"))
     assert logits_artifact(task, SENTENCES, folder, store) == path
-
-
-def test_an_interrupted_scoring_goes_on(
-    store: ArtifactStore,
-    encoder_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    run_in_process: Run,
-) -> None:
-    folder, task, scored = artifact(store.root, encoder_folder), make_task(), list[int]()
-
-    def dies_after_two(task: CrossEncoding, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
-        run_in_process(task, shards[:2])
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "run_pool", dies_after_two)
-        logits_artifact(task, SENTENCES, folder, store)
-
-    def counted(task: CrossEncoding, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
-        scored.extend(shard for shard, _, _ in shards)
-        run_in_process(task, shards)
-
-    monkeypatch.setattr(module, "run_pool", counted)
-    path = logits_artifact(task, SENTENCES, folder, store)
-    assert scored == [2]
-    direct = load_cross_encoder(folder, task).logits(*module.pair_texts(task, "train", SENTENCES))
-    assert np.load(path / LOGITS) == pytest.approx(direct, abs=1e-5)
-
-
-def test_a_worker_that_cannot_load_the_folder_says_so(tmp_path: Path, encoder_folder: Path) -> None:
-    worker = ShardWorker(CrossEncoding(encoder_folder, make_task(), ["a"], ["b"], tmp_path))
-    out = worker({"shard": np.array([0]), "start": np.array([0]), "stop": np.array([1])})
-    assert "ForSequenceClassification" in out["error"][0] and not list(tmp_path.iterdir())
 
 
 def test_the_teachers_own_scores(store: ArtifactStore, encoder_folder: Path) -> None:
@@ -328,11 +257,6 @@ def test_outputs_on_another_scale_are_brought_to_that_of_the_labels(
     assert module._on_unit_scale(near, gold.astype(np.float32), "") is near
 
 
-def _no_tokenizer(folder: Path) -> None:
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / name).unlink()
-
-
 def _no_classifier(folder: Path) -> None:
     from safetensors.torch import save_file
 
@@ -342,18 +266,10 @@ def _no_classifier(folder: Path) -> None:
 
 BAD: list[tuple[str, str, dict[str, Any], Callable[[Path], None] | None, str]] = [
     ("three-class", "binary", {}, None, "3 outputs; expected 1 or 2 for SAME"),
-    ("binary", "three-class", {}, None, "2 outputs; expected 3 for SAME"),
     ("regression", "binary", {}, None, "problem_type is 'regression'; expected 'multi_label_classification'"),
     ("binary", "binary", {"id2label": {"0": "bad", "1": "good"}}, None, "bad, good .*different, equivalent"),
     ("binary", "binary", {"architectures": ["BertModel"]}, None, "BertModel"),
-    ("binary", "binary", {}, _no_tokenizer, "no tokenizer"),
-    (
-        "binary",
-        "binary",
-        {},
-        lambda folder: (folder / "tokenizer.json").write_text("{"),
-        "its tokenizer cannot be loaded",
-    ),
+    ("binary", "binary", {}, lambda folder: (folder / "tokenizer.json").write_text("{"), "its tokenizer cannot be"),
     ("binary", "binary", {}, _no_classifier, "no weights of classifier.bias, classifier.weight"),
 ]
 

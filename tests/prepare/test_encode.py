@@ -15,13 +15,11 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders import bf16
-from distilbench.encoders.bf16 import INSTRUCTIONS
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
+from distilbench.prepare.encode import BF16_INSTRUCTIONS as INSTRUCTIONS
 from distilbench.prepare.encode import CorpusEncoding
-from distilbench.prepare.pool import Shard, ShardTask
 from distilbench.storage.arrays import ShardedArray, shard_name
 from distilbench.storage.store import ArtifactStore
 
@@ -83,22 +81,11 @@ def test_vectors_are_those_of_a_direct_encoding_in_the_order_of_the_rows(made: P
     np.testing.assert_array_equal(vectors.take(order), whole(vectors)[order])
 
 
-def test_shards_are_float16(made: Path) -> None:
-    (folder,) = made.glob("embeddings-*/")
-    assert [np.load(folder / shard_name(i)).shape for i in range(3)] == [(16, 32), (16, 32), (8, 32)]
-    assert np.load(folder / shard_name(0)).dtype == np.float16
-
-
 def test_a_second_run_encodes_nothing_and_needs_no_cluster(
     made: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "run_pool", lambda *_, **__: pytest.fail("encoding was started"))
     assert encoded(made, spec)[1] == 0
-
-
-def test_a_copy_of_the_teacher_elsewhere_is_the_same_teacher(made: Path, spec: EncoderSpec, tmp_path: Path) -> None:
-    copy = shutil.copytree(spec.name, tmp_path / "copy")
-    assert encoded(made, replace(spec, name=str(copy)))[1] == 0
 
 
 @pytest.mark.parametrize("change", ["prompt", "max_tokens", "weights"])
@@ -162,19 +149,6 @@ def test_an_interrupted_encoding_goes_on(store: Path, spec: EncoderSpec) -> None
     np.testing.assert_array_equal(whole(again), before)
 
 
-def test_one_sentence(tmp_path: Path, spec: EncoderSpec) -> None:
-    vectors, count = encoded(tmp_path, spec, ("a dog",))
-    assert count == 1 and whole(vectors).shape == (1, 32)
-
-
-def test_a_teacher_without_weights_is_bad_input_and_nothing_is_written(tmp_path: Path, spec: EncoderSpec) -> None:
-    folder = Path(shutil.copytree(spec.name, tmp_path / "bare"))
-    next(folder.rglob("model.safetensors")).unlink()
-    with pytest.raises(InputError, match=r"bare'.*no weights in it"):
-        encoded(tmp_path / "store", EncoderSpec(str(folder)))
-    assert not (tmp_path / "store").exists()
-
-
 @pytest.mark.slow
 def test_a_teacher_that_no_worker_can_load_is_bad_input(
     tmp_path: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, cluster: None
@@ -227,9 +201,8 @@ def test_the_precision_on_disk_is_a_choice_and_part_of_the_name(
 
 @pytest.fixture
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has the instructions that a test names, and no other, and is fast with them."""
+    """One that has the instructions that a test names, and no other."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(INSTRUCTIONS, False) | request.param)
-    monkeypatch.setattr(bf16, "bf16_time", lambda: 0.5)
 
 
 @pytest.mark.parametrize("processor", [{name: True} for name in INSTRUCTIONS], indirect=True)
@@ -252,28 +225,6 @@ def test_a_processor_without_bfloat16_is_refused(tmp_path: Path, spec: EncoderSp
         InputError, match=r"--backend bf16: this processor has no instructions .* expected torch or onnx"
     ):
         CorpusEncoding(spec, ArtifactStore(tmp_path), "test", backend="bf16").vectors(CorpusText(SENTENCES, "k"))
-
-
-@pytest.mark.parametrize("processor", [{"avx512_bf16": True}], indirect=True)
-def test_a_processor_that_is_slower_in_bfloat16_is_refused(
-    tmp_path: Path, spec: EncoderSpec, processor: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bf16, "bf16_time", lambda: 1.86)
-    with pytest.raises(InputError, match=r"--backend bf16: this processor takes 1.9 times as long .* torch or onnx"):
-        CorpusEncoding(spec, ArtifactStore(tmp_path), "test", backend="bf16").vectors(CorpusText(SENTENCES, "k"))
-    assert not any(tmp_path.rglob("*.npy"))
-
-
-def test_the_time_of_bfloat16_is_the_fastest_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, slow = [0.0], iter(range(100))
-
-    def linear(left: torch.Tensor, right: torch.Tensor) -> None:
-        busy = 10.0 if next(slow) < 4 else 0.0  # the machine, in the first two rounds
-        now[0] += busy + (3.0 if left.dtype == right.dtype == torch.bfloat16 else 2.0)
-
-    monkeypatch.setattr(torch.nn.functional, "linear", linear)
-    monkeypatch.setattr(bf16.time, "perf_counter", lambda: now[0])
-    assert bf16.bf16_time() == 1.5
 
 
 def test_a_corpus_that_grows_is_not_encoded_anew(store: Path, spec: EncoderSpec) -> None:
@@ -309,21 +260,6 @@ def test_another_reading_is_not_taken_for_the_same(store: Path, spec: EncoderSpe
     assert encoded(store, replace(spec, **change), SENTENCES[::-1])[1] == 40
 
 
-def test_vectors_stored_in_another_precision_are_not_taken(store: Path, spec: EncoderSpec) -> None:
-    _, count = CorpusEncoding(spec, ArtifactStore(store), "test", "float32").vectors(CorpusText(SENTENCES[::-1], "k"))
-    assert count == 40
-
-
-def test_sentences_read_by_role_are_encoded_anew(store: Path, spec: EncoderSpec) -> None:
-    """The store does not say of another corpus which of its sentences were queries."""
-    by_role = replace(spec, query_prompt="find ")
-    roles_N = np.zeros(40, dtype=np.int8)
-    for key, order in (("first", 1), ("second", -1)):
-        text = CorpusText(SENTENCES[::order], key, roles_N + (order > 0))
-        _, count = CorpusEncoding(by_role, ArtifactStore(store), "test").vectors(text)
-        assert count == 40
-
-
 def test_a_damaged_source_is_named_and_not_taken(
     store: Path, spec: EncoderSpec, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -333,22 +269,3 @@ def test_a_damaged_source_is_named_and_not_taken(
         file.write(b"\x7f")
     assert encoded(store, spec, SENTENCES[::-1])[1] == 40
     assert "its checksum differs" in " ".join(capsys.readouterr().out.split())
-
-
-def test_an_interrupted_encoding_of_the_new_sentences_goes_on(
-    store: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, run_in_process: Run
-) -> None:
-    grown = SENTENCES + tuple(f"{s} again" for s in SENTENCES)
-
-    def interrupted(task: ShardTask, shards: list[Shard], label: str, **more: Any) -> None:
-        run_in_process(task, shards[:1], label, **more)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "run_pool", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            encoded(store, spec, grown)
-    vectors, count = encoded(store, spec, grown)
-    assert count == 40 - 16
-    direct = encode(spec.load(), grown, prompt=spec.prompt)
-    np.testing.assert_allclose(whole(vectors), direct, rtol=2**-11, atol=1e-5)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from distilbench.data.corpus import ClassificationSet, CorpusBuilder, RetrievalSet
 from distilbench.data.selected import with_selection
-from distilbench.prepare import selection_sets as module
-from distilbench.prepare.selection_sets import judged_artifact, labelled_set, search_set
+from distilbench.prepare.selection_sets import judged_sets, labelled_set, search_set
 from distilbench.selection import Selection
-from distilbench.storage.arrays import ShardedArray, save_array, shard_name
-from distilbench.storage.store import ArtifactStore
 
 N = 300
 VECTORS_ND = np.random.default_rng(0).normal(size=(N, 8)).astype(np.float32)
@@ -30,8 +26,7 @@ def retrieval() -> RetrievalSet:
     return RetrievalSet("own", "dev", np.arange(20), np.arange(20, N), relevant)
 
 
-def test_what_answers_a_query_is_kept_with_the_teachers_hardest_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", 64)
+def test_what_answers_a_query_is_kept_with_the_teachers_hardest_others() -> None:
     whole = retrieval()
     small = search_set(whole, take, queries=20, documents=100)
     assert len(small.documents) == 100 and len(small.queries) == 20
@@ -76,25 +71,18 @@ def corpus() -> tuple[CorpusBuilder, list[str]]:
     return builder, texts
 
 
-def test_it_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sets_of_each_kind_and_what_is_reported_instead() -> None:
     builder, _ = corpus()
-    store = ArtifactStore(tmp_path / "store")
-    save_array(tmp_path / "embeddings" / shard_name(0), VECTORS_ND)
-    vectors = ShardedArray(tmp_path / "embeddings", N, 8, 512)
     made, _ = with_selection(builder.build(), Selection.parse("retrieval=0.5,fidelity=0.5"))
-    first = judged_artifact(made, vectors, store)
-    assert first is not None and first.test is not None
-    assert [s.kind for s in first.dev.sets] == ["retrieval", "fidelity"] and first.dev.selection.asked
-    monkeypatch.setattr(module, "make_judged", lambda *_: pytest.fail("made again"))
-    again = judged_artifact(made, vectors, store)
-    assert again is not None and again.test is not None
-    assert again.dev.score(take) == first.dev.score(take)
-    assert again.test.score(take) == pytest.approx(100)
-    assert not set(again.test.rows.tolist()) & set(again.dev.sets[1].rows.tolist())
+    found = judged_sets(made, take)
+    assert found is not None and found.test is not None
+    assert [s.kind for s in found.dev.sets] == ["retrieval", "fidelity"] and found.dev.selection.asked
+    assert found.test.score(take) == pytest.approx(100)
+    assert not set(found.test.rows.tolist()) & set(found.dev.sets[1].rows.tolist())
 
 
-def test_the_sts_dev_sets_need_none(tmp_path: Path) -> None:
+def test_the_sts_dev_sets_need_none() -> None:
     builder, _ = corpus()
     builder.add_sts("OWN", "", "dev", ["text 1", "text 2"], ["text 3", "text 4"], [1, 2])
     made, _ = with_selection(builder.build(), None)
-    assert judged_artifact(made, None, ArtifactStore(tmp_path)) is None  # type: ignore[arg-type]
+    assert judged_sets(made, take) is None

@@ -19,8 +19,8 @@ from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.methods.parts.supervised import HardNegativeParams, LabelledExamples, LabelledParams, judged_negatives
-from distilbench.prepare import negatives as module
-from distilbench.prepare.negatives import Candidates, best_by_words, load_candidates, nearest, negatives_artifact
+from distilbench.prepare import nearest
+from distilbench.prepare.negatives import Candidates, best_by_words, load_candidates, negatives_artifact
 from distilbench.prepare.pca import Pca
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
@@ -54,14 +54,12 @@ def unit(vectors: ShardedArray) -> np.ndarray[tuple[int, ...], np.dtype[np.float
 
 @pytest.mark.parametrize("block", [4, 1000])
 def test_the_nearest_are_those_of_all_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(nearest, "BLOCK", block)
     corpus, vectors = made_corpus(tmp_path)
     queries = np.unique(corpus.judged_P2[:, 0])
     cosine = unit(vectors)[queries] @ unit(vectors)[corpus.passages].T
-    assert (
-        nearest(vectors, queries, corpus.passages, 7).tolist()
-        == corpus.passages[np.argsort(-cosine, axis=1)[:, :7]].tolist()
-    )
+    found = nearest.nearest_documents(vectors.take, queries, corpus.passages, 7)
+    assert found.tolist() == np.argsort(-cosine, axis=1)[:, :7].tolist()
 
 
 def test_answers_and_the_querys_own_text_are_no_candidates(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
 from distilbench.errors import InputError
 from distilbench.prepare import encode as encode_module
 from distilbench.prepare import onnx as module
-from distilbench.prepare.onnx import GRAPH, WEIGHTS, load_onnx, onnx_artifact
+from distilbench.prepare.onnx import GRAPH, load_onnx, onnx_artifact
 from distilbench.storage.store import ArtifactStore
 
 for package in ("onnxruntime", "onnxscript", "onnx"):
@@ -77,12 +77,6 @@ def test_vectors_are_those_of_pytorch(store: ArtifactStore, encoder_folder: Path
     np.testing.assert_allclose(model.encode(list(SENTENCES)), expected, atol=1e-5, rtol=0)  # and its own encode
 
 
-def test_the_transformer_is_not_pytorchs(store: ArtifactStore, encoder_folder: Path) -> None:
-    spec = EncoderSpec(str(encoder_folder))
-    model = load_onnx(spec, onnx_artifact(spec, store))
-    assert sum(p.numel() for p in model.parameters()) == 0 and model.get_embedding_dimension() == 32
-
-
 @pytest.mark.slow
 def test_pooling_and_normalisation_are_the_encoders_own(cls_folder: Path, store: ArtifactStore) -> None:
     spec = EncoderSpec(str(cls_folder))
@@ -101,35 +95,6 @@ def test_prompt_and_limit_are_respected_and_share_the_graph(
     np.testing.assert_allclose(vectors, encode(spec.load(), SENTENCES, prompt=spec.prompt), atol=1e-5, rtol=0)
     assert np.abs(vectors - encode(model, SENTENCES)).max(axis=1).min() > 1e-3
     assert not exports
-
-
-def test_an_artifact_is_reused(store: ArtifactStore, encoder_folder: Path, exports: list[Path]) -> None:
-    spec = EncoderSpec(str(encoder_folder))
-    first = onnx_artifact(spec, store)
-    assert first == onnx_artifact(spec, store) and first.name == GRAPH and not exports
-
-
-@pytest.mark.slow
-def test_another_encoder_has_another_graph(store: ArtifactStore, cls_folder: Path, exports: list[Path]) -> None:
-    onnx_artifact(EncoderSpec(str(cls_folder)), store)
-    assert len(exports) == 1 and len(list(store.root.glob("onnx-*/manifest.json"))) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [GRAPH, WEIGHTS])
-def test_a_damaged_file_is_found_and_the_encoder_exported_again(
-    store: ArtifactStore, encoder_folder: Path, exports: list[Path], name: str
-) -> None:
-    spec = EncoderSpec(str(encoder_folder))
-    path = onnx_artifact(spec, store).with_name(name)
-    damaged = bytearray(path.read_bytes())
-    damaged[len(damaged) // 2] ^= 0xFF
-    path.write_bytes(damaged)
-    graph = onnx_artifact(spec, store)
-    assert len(exports) == 1
-    np.testing.assert_allclose(
-        encode(load_onnx(spec, graph), SENTENCES), encode(spec.load(), SENTENCES), atol=1e-5, rtol=0
-    )
 
 
 @pytest.mark.slow
@@ -167,14 +132,6 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, package, None)  # import raises ImportError
     with pytest.raises(InputError, match=rf"package {package}, .*pip install 'distilbench\[onnx\]'"):
         onnx_artifact(EncoderSpec(str(encoder_folder)), ArtifactStore(made))
-
-
-def test_a_worker_without_onnxruntime_says_so(
-    made: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(InputError, match=r"pip install 'distilbench\[onnx\]'"):
-        load_onnx(EncoderSpec(str(encoder_folder)), made / GRAPH)
 
 
 @pytest.mark.slow

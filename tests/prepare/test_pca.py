@@ -56,13 +56,6 @@ def test_projections_are_those_of_scikit_learn(
     assert ((signs == signs[0]) | (np.abs(wanted) < 1e-4)).all()
 
 
-def test_axes_are_orthonormal_with_falling_variances(vectors: ShardedArray) -> None:
-    pca = fit_pca(vectors, np.arange(ROWS))
-    np.testing.assert_allclose(pca.axes_DD.T @ pca.axes_DD, np.eye(WIDTH), atol=1e-6)
-    variances = pca.project(vectors.take(np.arange(ROWS)), WIDTH).var(axis=0)
-    assert (np.diff(variances) < 0).all()
-
-
 def test_the_largest_entry_of_every_axis_is_positive(vectors: ShardedArray) -> None:
     axes = fit_pca(vectors, np.arange(ROWS)).axes_DD
     assert (axes[np.abs(axes).argmax(axis=0), np.arange(WIDTH)] > 0).all()
@@ -103,16 +96,6 @@ def test_the_artifact_is_fitted_once_and_equal_wherever_it_is_fitted(
     np.testing.assert_array_equal(pca.mean_D, fitted.mean_D)
     monkeypatch.setattr(module, "fit_pca", lambda *_: pytest.fail("fitted again"))
     assert artifact(vectors, train, tmp_path / "one")[0] == path
-
-
-def test_other_vectors_or_rows_are_another_artifact(vectors: ShardedArray, tmp_path: Path) -> None:
-    elsewhere = sharded(tmp_path / "embeddings-two", data(seed=1))
-    paths = {
-        artifact(vectors, np.arange(ROWS), tmp_path / "store")[0],
-        artifact(vectors, np.arange(ROWS - 1), tmp_path / "store")[0],
-        artifact(elsewhere, np.arange(ROWS), tmp_path / "store")[0],
-    }
-    assert len(paths) == 3
 
 
 def test_axes_are_fitted_on_a_fixed_sample_of_the_training_rows_alone(

@@ -31,6 +31,7 @@ SHARDS = [(i, 10 * i, 10 * i + 10) for i in range(20)]
 class Noted(ShardTask):
     """Notes which shards are made by which thread; shard `bad` cannot be made."""
 
+    folder: Path
     made: list[tuple[int, int, int, int]]
     bad: int = -1
 
@@ -55,14 +56,14 @@ def two_threads():  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize(("asked", "threads"), [(None, 2), (1, 1), (3, 3)])
 def test_every_shard_is_made_once(two_threads: None, asked: int | None, threads: int) -> None:
-    task = Noted([])
+    task = Noted(Path(), [])
     run_in_process(task, SHARDS, "test", threads=asked)
     assert sorted(made[:3] for made in task.made) == SHARDS
     assert len({thread for *_, thread in task.made}) == threads
 
 
 def test_an_error_ends_it_and_what_is_made_stays(two_threads: None) -> None:
-    task = Noted([], bad=7)
+    task = Noted(Path(), [], bad=7)
     with pytest.raises(InputError, match="shard 7 cannot be made"):
         run_in_process(task, SHARDS, "test")
     assert {0, 1, 2, 3, 4, 5} <= {made[0] for made in task.made} and len(task.made) < 12
@@ -88,6 +89,13 @@ def test_on_a_machine_with_one_gpu_no_worker_is_started(
     monkeypatch.setattr(module, "waiting_told", lambda *_: nullcontext())
     run_pool(task, [(0, 0, 1)], "test", size=PoolSize(workers), gpu=True)
     assert asked == ["here" if here else "workers"]
+
+
+def test_an_interrupted_task_makes_what_is_missing(tmp_path: Path) -> None:
+    task = Noted(tmp_path, [])
+    for name in ("shard-00000.npy", "shard-00002.npy"):
+        (tmp_path / name).touch()
+    assert task.missing(35, 10) == [(1, 10, 20), (3, 30, 35)]
 
 
 def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder_folder: Path, two_threads: None) -> None:

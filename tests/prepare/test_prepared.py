@@ -30,8 +30,8 @@ def corpus(*names: tuple[str, str]) -> Corpus:
     builder = CorpusBuilder("c")
     for i, (group, split) in enumerate(names or NAMES):
         builder.add_sts(group, "", split, ["a dog", f"the cat {i}"], ["one dog", "a cat"], [i, 5])
-    builder.train_pairs(["the dog runs", "a cat"], ["the dog walks", "one cat"])
-    builder.train_on(["a child"])
+    builder.add_pairs(["the dog runs", "a cat"], ["the dog walks", "one cat"])
+    builder.train_on(["the dog runs", "a cat", "the dog walks", "one cat", "a child"])
     builder.train_triplets(["a dog"], ["the dog"], ["a river"])
     pairs = [["a cat", "the cat 1"], ["one cat", "a child"], [2, 0]]
     splits = {name: builder.pair_split(*pairs) for name in ("train", "dev")}
@@ -95,11 +95,6 @@ def test_a_pair_task_comes_back_with_the_cross_encoders_logits(tmp_path: Path, e
 
 def test_a_sweep_of_heads_has_no_tokens(tmp_path: Path, encoder_folder: Path) -> None:
     assert load_prepared(prepare(tmp_path, str(encoder_folder), tokens=False)[0]).tokens is None
-
-
-def test_a_process_reads_the_same_folder_once(tmp_path: Path, encoder_folder: Path) -> None:
-    folder, _ = prepare(tmp_path, str(encoder_folder))
-    assert load_prepared(folder) is load_prepared(folder)
 
 
 @pytest.mark.parametrize("student", ["half", "./tiny"])

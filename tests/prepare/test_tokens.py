@@ -69,13 +69,6 @@ def test_max_tokens_and_prompt_count(spec: EncoderSpec, tmp_path: Path) -> None:
     assert tokenizer.convert_ids_to_tokens(tokens[0]) == ["[CLS]", "how", "the", "dog", "[SEP]"]
 
 
-def test_tokens_are_made_once(spec: EncoderSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ArtifactStore(tmp_path)
-    path = tokens_artifact(CorpusText(SENTENCES, "key"), spec, store)
-    monkeypatch.setattr(module, "token_ids", lambda *_: pytest.fail("made again"))
-    assert tokens_artifact(CorpusText(SENTENCES, "key"), spec, store) == path
-
-
 def test_tokens_of_anything_else_are_never_reused(spec: EncoderSpec, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
     folder = Path(shutil.copytree(spec.name, tmp_path / "other"))

@@ -1,4 +1,4 @@
-"""Words swapped, deleted, or replaced by a synonym or by what a masked language model writes there: nlpaug's operations.
+"""Words swapped, deleted, or replaced by a synonym: nlpaug's operations.
 
 nlpaug draws from the global generators, so sentences are changed one by one, each with its own seed.
 """
@@ -9,23 +9,16 @@ nlpaug draws from the global generators, so sentences are changed one by one, ea
 from __future__ import annotations
 
 import functools
-import random
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from distilbench.encoders.encoder import EncoderSpec, default_device, readable_tokenizer, transformer_config
-from distilbench.errors import InputError
 from distilbench.prepare.augment.operation import Copies, Operation, one_by_one, versions
 from distilbench.prepare.augment.wordnet import find_wordnet, read_wordnet, wordnet_checksums
 
 STEP = 1
 """Part of every fingerprint: raise it when the code below changes a copy."""
-CONTEXTUAL = "augmentation contextual"
-NO_MODEL = EncoderSpec("")
-FAMILIES = {"bert": "bert", "distilbert": "bert", "roberta": "roberta"}
-"""`model_type` of a config.json -> the family whose word pieces nlpaug understands."""
 
 
 @dataclass(frozen=True)
@@ -124,69 +117,3 @@ def synonym_augmenter(share: float = 0.3, *, cached: bool = True) -> Any:
             return model
 
     return TaggedSynonymAug(aug_p=share)
-
-
-@dataclass(frozen=True)
-class Contextual(WordOperation):
-    """Words are replaced by one of the 100 likeliest that the masked language model `model` would write there.
-
-    An uncased model writes lower case. A copy that would hold an unknown token is none.
-    """
-
-    name: ClassVar[str] = "contextual"
-    packages: ClassVar[tuple[str, ...]] = ("nlpaug", "torch", "transformers")
-    uses_gpu: ClassVar[bool] = True
-    model: EncoderSpec = NO_MODEL
-
-    def identity(self) -> dict[str, Any]:
-        """Versions, share, and the model's checksums."""
-        return {**super().identity(), "model": self.model.identity()["source"]}
-
-    def check(self) -> None:
-        """The model is there, of a family that nlpaug understands."""
-        kind = transformer_config(self.model.described()).get("model_type")
-        if kind not in FAMILIES:
-            raise InputError(
-                f"{CONTEXTUAL}: {self.model.name!r} is of type {kind!r}; expected a masked language model of type "
-                f"{', '.join(FAMILIES)}"
-            )
-
-    def changer(self) -> Callable[[str], str]:
-        """nlpaug's ContextualWordEmbsAug on a GPU where there is one, in float32."""
-        import torch
-        from nlpaug.augmenter.word import ContextualWordEmbsAug
-        from nlpaug.model import lang_models
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()
-        source = str(self.model.folder() or self.model.name)
-        family = FAMILIES[transformer_config(self.model.described())["model_type"]]
-        unknown = readable_tokenizer(source, f"{CONTEXTUAL} {self.model.name!r}").unk_token
-        language_model: Any = {"bert": lang_models.Bert, "roberta": lang_models.Roberta}[family]
-
-        class FastModel(language_model):
-            # nlpaug asks the tokenizer for methods that its fast class has lost in transformers 5.
-            def token2id(self, token: str) -> int:
-                return int(self.tokenizer.convert_tokens_to_ids(token))
-
-            def id2token(self, _id: int) -> str:
-                return str(self.tokenizer.convert_ids_to_tokens(_id))
-
-        class FastAugmenter(ContextualWordEmbsAug):
-            @classmethod
-            def get_model(cls, model_path: str, device: str, top_k: int, **_: Any) -> FastModel:
-                return FastModel(model_path, device=device, top_k=top_k)
-
-        augmenter = FastAugmenter(source, model_type=family, aug_p=self.share, device=default_device())
-        augmenter.model.model.float()
-
-        def change(sentence: str) -> str:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(random.getrandbits(63))
-                try:
-                    copy = str(augmenter.substitute(sentence)).strip()
-                except (IndexError, ValueError):  # what it has written is longer than the model's positions
-                    return ""
-            return "" if unknown in copy else copy
-
-        return change

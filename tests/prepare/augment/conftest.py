@@ -1,26 +1,18 @@
-"""Small real models: masked language models of three families, and a MarianMT pair that has learnt five sentences."""
+"""A MarianMT pair that has learnt five sentences."""
 
 from __future__ import annotations
 
 import pytest
-from small_models import ROUND_TRIPS, make_marian, make_masked_language_model
+from small_models import ROUND_TRIPS, make_marian
 
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.prepare.augment.translation import Marian
-
-
-@pytest.fixture(scope="session", params=["bert", "distilbert", "roberta"])
-def masked_language_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EncoderSpec:
-    family: str = request.param
-    folder = tmp_path_factory.mktemp(family)
-    make_masked_language_model(folder, family)
-    return EncoderSpec(str(folder))
+from distilbench.prepare.augment.translation import INSTALL, BackTranslation
 
 
 @pytest.fixture(scope="session")
-def marian(tmp_path_factory: pytest.TempPathFactory) -> Marian:
-    pytest.importorskip("sentencepiece", reason=f"sentencepiece is not installed; expected {Marian.install}")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> BackTranslation:
+    pytest.importorskip("sentencepiece", reason=f"sentencepiece is not installed; expected {INSTALL}")
     folder = tmp_path_factory.mktemp("marian")
     make_marian(folder / "there", list(ROUND_TRIPS), [there for there, _ in ROUND_TRIPS.values()])
     make_marian(folder / "back", *zip(*ROUND_TRIPS.values(), strict=True))
-    return Marian(*(EncoderSpec(str(folder / name)) for name in ("there", "back")))
+    return BackTranslation(*(EncoderSpec(str(folder / name)) for name in ("there", "back")))

@@ -1,9 +1,8 @@
-"""Makes small real models, and the sentences that they know."""
+"""Makes a small MarianMT model, and the sentences that it knows."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,43 +26,6 @@ ROUND_TRIPS = {
     ),
 }
 """What the MarianMT pair has learnt: English, Spanish, English again."""
-
-
-def make_masked_language_model(folder: Path, family: str) -> None:
-    """A model of the family drawn at random, over words of `SENTENCES` and single letters."""
-    import torch
-    import transformers
-    from tokenizers import ByteLevelBPETokenizer
-
-    shape = {"vocab_size": 0, "max_position_embeddings": 66, "initializer_range": 0.3}
-    if family == "roberta":
-        trained = ByteLevelBPETokenizer()
-        trained.train_from_iterator(
-            [*SENTENCES, *(" " + sentence.lower() for sentence in SENTENCES)] * 3,
-            vocab_size=400,
-            special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-            show_progress=False,
-        )
-        trained.save_model(str(folder))
-        tokenizer = transformers.RobertaTokenizer.from_pretrained(folder)
-    else:
-        words = re.findall(r"\w+", " ".join(SENTENCES).lower())
-        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, *map(chr, range(33, 127))]
-        pieces += [f"##{chr(code)}" for code in range(97, 123)]
-        (folder / "vocab.txt").write_text("\n".join(dict.fromkeys(pieces)))
-        tokenizer = transformers.BertTokenizer(str(folder / "vocab.txt"))
-    tokenizer.save_pretrained(folder)
-    shape["vocab_size"] = len(tokenizer)
-    torch.manual_seed(0)
-    if family == "distilbert":
-        config = transformers.DistilBertConfig(**shape, dim=32, n_layers=2, n_heads=2, hidden_dim=64)
-    else:
-        kind = transformers.BertConfig if family == "bert" else transformers.RobertaConfig
-        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-        config = kind(**shape, **sizes)
-    if family == "roberta":
-        config.pad_token_id = tokenizer.pad_token_id
-    transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(folder)
 
 
 def make_marian(folder: Path, sources: Sequence[str], targets: Sequence[str], steps: int = 150) -> None:
