@@ -36,13 +36,9 @@ class _Format:
     label: str = "label"
 
 
-def _single(name: str) -> _Format:
-    return _Format(f"sc/{name}.tsv", (WHOLE,))
-
-
 _PAIR = ("sentence1", "sentence2")
 FORMATS: Mapping[str, _Format] = {
-    **{name: _single(name) for name in ("MR", "CR", "SUBJ", "MPQA")},
+    **{name: _Format(f"sc/{name}.tsv", (WHOLE,)) for name in ("MR", "CR", "SUBJ", "MPQA")},
     **{name: _Format(f"sc/{name}.{{}}.tsv", ("train", "dev", "test")) for name in ("SST2", "SST5")},
     "TREC": _Format("sc/TREC.{}.tsv", ("train", "test")),
     "MRPC": _Format("sc/MRPC.{}.tsv", ("train", "test"), _PAIR),
@@ -51,19 +47,11 @@ FORMATS: Mapping[str, _Format] = {
 
 
 class Example(NamedTuple):
-    """A sentence or a pair, the label as it is written, and where that is."""
+    """A sentence or a pair, the label as it is written, and its row in the file."""
 
-    path: Path
     row: int
     texts: tuple[str, ...]
     label: str
-
-
-class Labelled(NamedTuple):
-    """The examples of one split, and the files that they are in."""
-
-    paths: tuple[Path, ...]
-    examples: list[Example]
 
 
 def read_classification(root: Path, builder: CorpusBuilder) -> None:
@@ -74,32 +62,30 @@ def read_classification(root: Path, builder: CorpusBuilder) -> None:
         if absent:
             builder.missing += absent
             continue
-        splits = {split: Labelled((path,), _examples(path, form)) for split, path in files.items() if path}
-        add_labelled(name, form.label, splits, builder)
+        found = {split: path for split, path in files.items() if path is not None}
+        _add_set(name, form, found, builder)
 
 
-def add_labelled(name: str, column: str, splits: Mapping[str, Labelled], builder: CorpusBuilder) -> None:
-    """Add the set `name`; `splits` are `WHOLE`, or train and test, perhaps dev; errors call the label `column`."""
-    training = next(iter(splits.values()))
-    counts = Counter(example.label for example in training.examples)
-    _check_classes(training, counts, folded="dev" not in splits)
-    for split, labelled in splits.items():
-        if not labelled.examples:
-            raise InputError(f"{labelled.paths[0]}: no rows; expected the {split} set of {name}")
+def _add_set(name: str, form: _Format, files: Mapping[str, Path], builder: CorpusBuilder) -> None:
+    splits = {split: _examples(path, form) for split, path in files.items()}
+    training = next(iter(files))
+    counts = Counter(example.label for example in splits[training])
+    _check_classes(files[training], counts, folded="dev" not in splits)
     classes = tuple(sorted(counts))
-    for path, row, _, label in (example for split in splits.values() for example in split.examples):
-        if label not in counts:
-            raise InputError(
-                f"{path}, row {row}: column {column!r} is {label!r}; expected one of {training.paths[0].name}'s labels, "
-                f"{', '.join(classes)}"
-            )
-    rows = [(split, example) for split, labelled in splits.items() for example in labelled.examples]
-    columns = zip(*(example.texts for _, example in rows), strict=True)
+    for split, examples in splits.items():
+        if not examples:
+            raise InputError(f"{files[split]}: no rows; expected the {split} set of {name}")
+        for row, _, label in examples:
+            if label not in counts:
+                raise InputError(
+                    f"{files[split]}, row {row}: column {form.label!r} is {label!r}; expected one of "
+                    f"{files[training].name}'s labels, {', '.join(classes)}"
+                )
+    rows = [(split, example) for split, examples in splits.items() for example in examples]
+    columns = list(zip(*(example.texts for _, example in rows), strict=True))
     members = [classes.index(example.label) for _, example in rows]
-    builder.add_classification(name, classes, list(columns), members, [split or "train" for split, _ in rows])
-    sizes = (
-        f"{len(labelled.examples):,} {split or 'sentences (cross-validated)'}" for split, labelled in splits.items()
-    )
+    builder.add_classification(name, classes, columns, members, [split or "train" for split, _ in rows])
+    sizes = (f"{len(examples):,} {split or 'sentences (cross-validated)'}" for split, examples in splits.items())
     builder.found.append(f"{name}: {', '.join(sizes)}, {len(classes)} classes")
 
 
@@ -110,15 +96,13 @@ def _examples(path: Path, form: _Format) -> list[Example]:
         label = fields[-1].strip()
         if not label:
             raise InputError(f"{path}, row {row}: column {form.label!r} is empty; expected a label")
-        examples.append(Example(path, row, texts, label))
+        examples.append(Example(row, texts, label))
     return examples
 
 
-def _check_classes(training: Labelled, counts: Counter[str], *, folded: bool) -> None:
+def _check_classes(path: Path, counts: Counter[str], *, folded: bool) -> None:
     if len(counts) < 2:
-        files = " and ".join(map(str, training.paths))
-        raise InputError(f"{files}: {counts.total()} rows with {len(counts)} distinct labels; expected at least 2")
+        raise InputError(f"{path}: {counts.total()} rows with {len(counts)} distinct labels; expected at least 2")
     label, fewest = counts.most_common()[-1]
     if folded and fewest < FOLDS:
-        path = next(example.path for example in training.examples if example.label == label)
         raise InputError(f"{path}: label {label!r} is of {fewest} rows; expected at least {FOLDS}, one for each fold")

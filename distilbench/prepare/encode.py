@@ -148,17 +148,21 @@ class CorpusEncoding:
         readable = sentences_artifact(text.sentences, text.fingerprint, self.store)
         known = None if self.spec.by_role else known_vectors(readable, parts, self.store)
         rows_n = np.concatenate([np.arange(start, stop) for _, start, stop in shards])
-        if known is not None and len(rest_n := known.unknown(rows_n)) <= MOST_UNKNOWN * wanted:
-            encoded = 0
-            if len(rest_n):
+        if known is not None:
+            before, row_N = known
+            rest_n = rows_n[row_N[rows_n] < 0]
+            if len(rest_n) <= MOST_UNKNOWN * wanted:
                 rest = readable.take(rest_n)
-                vectors, encoded = self.vectors(CorpusText(rest, fingerprint(rest)))
-                known = known.with_vectors(rest_n, vectors)
-            for i, start, stop in shards:
-                save_array(folder / shard_name(i), known.block(start, stop).astype(self.stored))
-            reused = wanted - len(rest_n)
-            rich.print(f"{self.label}: {reused} of {total} sentences were encoded for another corpus before")
-            return encoded
+                new, encoded = self.vectors(CorpusText(rest, fingerprint(rest))) if rest else (before, 0)
+                for i, start, stop in shards:
+                    is_new_n = row_N[start:stop] < 0
+                    vectors_ND = np.empty((stop - start, before.width), dtype=self.stored)
+                    vectors_ND[~is_new_n] = before.take(row_N[start:stop][~is_new_n])
+                    vectors_ND[is_new_n] = new.take(np.searchsorted(rest_n, np.arange(start, stop)[is_new_n]))
+                    save_array(folder / shard_name(i), vectors_ND)
+                reused = wanted - len(rest_n)
+                rich.print(f"{self.label}: {reused} of {total} sentences were encoded for another corpus before")
+                return encoded
         graph = onnx_artifact(self.spec, self.store) if self.backend == "onnx" else None
         bf16, gpu = self.backend == "bf16", device == "cuda"
         task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, graph, text.roles_N, bf16)

@@ -240,16 +240,6 @@ def test_a_corpus_that_grows_is_not_encoded_anew(store: Path, spec: EncoderSpec)
     assert encoded(store, spec, grown[::-1])[1] == 0
 
 
-def test_several_corpora_are_looked_through(store: Path, spec: EncoderSpec) -> None:
-    more = tuple(f"{s} again" for s in SENTENCES)
-    assert encoded(store, spec, more)[1] == 40
-    both = tuple(s for pair in zip(more, SENTENCES, strict=True) for s in pair)
-    vectors, count = encoded(store, spec, both)
-    assert count == 0
-    np.testing.assert_array_equal(whole(vectors)[1::2], whole(encoded(store, spec)[0]))
-    np.testing.assert_array_equal(whole(vectors)[::2], whole(encoded(store, spec, more)[0]))
-
-
 def test_where_most_sentences_are_new_all_are_encoded(store: Path, spec: EncoderSpec) -> None:
     other = tuple(f"{s} again" for s in SENTENCES[:31]) + SENTENCES[:9]
     assert encoded(store, spec, other)[1] == 40
