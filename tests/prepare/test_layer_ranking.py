@@ -195,8 +195,6 @@ def test_a_run_is_prepared_with_the_layers_written_out(
     assert student[1].pooling_mode == ready.pooling and student[0].model.config.num_hidden_layers == 2
     folder, said = prepare(tmp_path, corpus, teacher=teacher, student="half")  # a ranking of before does not stay
     assert load_prepared(folder).student == "layers:0,3" and read_rankings(folder) == () and "Student" not in said
-    folder, _ = prepare(tmp_path, corpus, teacher=teacher, student="half", pooling="cls")
-    assert load_prepared(folder).pooling == "cls"
 
 
 def test_a_run_is_bound_to_its_student(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
