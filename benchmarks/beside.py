@@ -55,7 +55,7 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.table import TEST, leaderboard
+from distilbench.reporting.board import TEST, leaderboard
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore

@@ -29,8 +29,8 @@ from paper_tables import representatives
 
 from distilbench.errors import InputError
 from distilbench.records import Score, ScoreRecord
+from distilbench.reporting.board import Leaderboard, leaderboard
 from distilbench.reporting.study_file import read_study
-from distilbench.reporting.table import Leaderboard, leaderboard
 from distilbench.storage.files import fingerprint
 
 

@@ -22,9 +22,9 @@ import yaml
 
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord
+from distilbench.reporting.board import Leaderboard, Row, leaderboard, mean_cell, rivals
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.study_file import read_study
-from distilbench.reporting.table import Leaderboard, Row, leaderboard, mean_cell, rivals
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK")
 """The sets of the papers' average."""

@@ -32,7 +32,7 @@ from replay.answers import random_settings
 
 from distilbench.methods import get_method
 from distilbench.records import ScoreRecord, read_records
-from distilbench.reporting.table import interval
+from distilbench.reporting.board import interval
 from distilbench.search.restrict_space import within_width
 from distilbench.search.space_files import load_space, shipped_folder
 

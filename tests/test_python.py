@@ -22,9 +22,9 @@ from distilbench.commands import evaluate as evaluate_module
 from distilbench.commands import sweep as sweep_module
 from distilbench.commands.run_folder import one_writer
 from distilbench.reporting.best import best_of_runs
+from distilbench.reporting.board import DEV, TEST, leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.table import DEV, TEST, leaderboard
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.settings.option import Settings
 from distilbench.settings.sweep import SweepSettings

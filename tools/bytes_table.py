@@ -14,7 +14,7 @@ from statistics import fmean
 
 from distilbench.codes import family_of
 from distilbench.records import IndexCost, read_records
-from distilbench.reporting.table import DEV, TEST, Row, leaderboard
+from distilbench.reporting.board import DEV, TEST, Row, leaderboard
 
 
 def own_index(row: Row, name: str) -> list[IndexCost]:

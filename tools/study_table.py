@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from distilbench.records import read_records
-from distilbench.reporting.table import Cell, leaderboard
+from distilbench.reporting.board import Cell, leaderboard
 
 
 def shown(cell: Cell, kept: bool) -> str:

@@ -13,9 +13,10 @@ from distilbench.cluster.stored_runs import NO_TRAININGS, WITHOUT_STUDENTS, loca
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import Best, best_of_runs
+from distilbench.reporting.board import Leaderboard, leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.table import Leaderboard, leaderboard, unique_trials
+from distilbench.reporting.trainings import unique_trials
 
 if TYPE_CHECKING:
     import numpy as np

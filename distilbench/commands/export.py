@@ -23,12 +23,12 @@ from distilbench.encoders.encoder import CONFIG, EncoderSpec
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
+from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import write_json
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.board import DEV, TEST, Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.choice import ServingBudget, best_under, candidates, latency_of, scored
 from distilbench.reporting.code_overlap import LEAST_OVERLAP
 from distilbench.reporting.comparison import dev_comparison
@@ -20,7 +21,6 @@ from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.recommendation import Recommendation, recommendation
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import DEV, TEST, Leaderboard, Row, SeedScores, leaderboard, teacher_row
 
 
 @dataclass(frozen=True)
@@ -43,32 +43,29 @@ class Best:
 
     def to_json(self) -> dict[str, Any]:
         """Return the choice with all columns of its row and its teacher's."""
-        record, model = self.row.record, self._model()
+        record, model, board = self.row.record, self._model(), self.board
+        seeds = [
+            {
+                "seed": seed.record.seed,
+                "dev": board.seed_value(seed, DEV),
+                "test": board.seed_value(seed, TEST),
+                "record_id": seed.record.record_id,
+                "run": seed.record.run,
+                "model": folder and str(folder),
+            }
+            for seed, folder in zip(self.row.seeds, self.folders, strict=True)
+        ]
         return {
             "budget": self.budget._asdict(),
             "summary": self._recommendation().text(),
-            "student": {
-                **self._columns(self.row),
-                "hyperparameters": record.hyperparameters,
-                "seeds": [
-                    {
-                        "seed": seed.record.seed,
-                        "dev": self.board.seed_value(seed, DEV),
-                        "test": self.board.seed_value(seed, TEST),
-                        "record_id": seed.record.record_id,
-                        "run": seed.record.run,
-                        "model": None if folder is None else str(folder),
-                    }
-                    for seed, folder in zip(self.row.seeds, self.folders, strict=True)
-                ],
-            },
-            "teacher": None if self.teacher is None else self._columns(self.teacher),
-            "test_sets": list(self.board.sts_sets),
-            "selected_by": str(self.board.selection),
+            "student": {**self._columns(self.row), "hyperparameters": record.hyperparameters, "seeds": seeds},
+            "teacher": self.teacher and self._columns(self.teacher),
+            "test_sets": list(board.sts_sets),
+            "selected_by": str(board.selection),
             "demonstration": record.demonstration,
             "corpus": record.corpus,
-            "model": None if model is None else str(model),
-            "load": None if model is None else self._load(model),
+            "model": model and str(model),
+            "load": model and self._load(model),
             "export": self.export_command() if model is not None or can_be_built(record) else None,
         }
 
@@ -93,13 +90,10 @@ class Best:
 
     def export_command(self) -> str:
         """The `distilbench export` that chooses this student; DIR is left to the reader."""
-        limits = []
-        if self.budget.bytes_per_vector is not None:
-            limits += ["--best-under", f"{self.budget.bytes_per_vector}B"]
-        if self.budget.latency_ms is not None:
-            limits += ["--latency", f"{self.budget.latency_ms:g}"]
-        if self.budget.dim is not None:
-            limits += ["--dim", str(self.budget.dim)]
+        size, latency, dim = self.budget
+        limits = [] if size is None else ["--best-under", f"{size}B"]
+        limits += [] if latency is None else ["--latency", f"{latency:g}"]
+        limits += [] if dim is None else ["--dim", str(dim)]
         return shlex.join(["distilbench", "export", *map(str, self.runs), *limits, "--to", "DIR"])
 
     def _recommendation(self) -> Recommendation:
@@ -138,8 +132,7 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
     selects = sorted({row.record.select for row in scored(board)})
     if len(selects) > 1:
         raise InputError(f"{named}: the runs were selected by {' and by '.join(selects)}; expected runs of one")
-    rows = candidates(board)
-    lost = len(scored(board)) - len(rows)
+    rows, lost = candidates(board), len(scored(board)) - len(candidates(board))
     several = "row" if lost == 1 else "rows"
     without = (
         f"{lost} {several} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their float32 vectors"
@@ -195,13 +188,9 @@ def model_folder(record: ScoreRecord, owners: Owners) -> Path | None:
 
 def _limits(budget: ServingBudget) -> str:
     """In words, since commands have options of their own for it."""
-    size, latency, dim = budget
-    limits = (
-        "" if size is None else f"{size:,} {'byte' if size == 1 else 'bytes'} per vector",
-        "" if latency is None else f"{latency:g} ms per sentence",
-        "" if dim is None else f"{dim:,} {'dimension' if dim == 1 else 'dimensions'}",
-    )
-    return f"at most {' and '.join(filter(None, limits))}"
+    units = ("bytes per vector", "ms per sentence", "dimensions")
+    limits = (f"{limit:,g} {unit}" for limit, unit in zip(budget, units, strict=True) if limit is not None)
+    return f"at most {' and '.join(limits)}"
 
 
 def _least(rows: Sequence[Row]) -> str:
@@ -209,10 +198,7 @@ def _least(rows: Sequence[Row]) -> str:
     smallest = min(rows, key=lambda row: row.record.bytes_per_vector)
     narrowest = min(rows, key=lambda row: row.record.dim)
     timed = [(latency, row.name) for row in rows if (latency := latency_of(row)) is not None]
-    fastest = "no latency was measured"
-    if timed:
-        latency, name = min(timed)
-        fastest = f"the fastest takes {latency:.3g} ms ({name})"
+    fastest = "the fastest takes {:.3g} ms ({})".format(*min(timed)) if timed else "no latency was measured"
     return (
         f"the smallest has {smallest.record.bytes_per_vector:,} bytes ({smallest.name}, "
         f"{smallest.record.quantisation}), the narrowest {narrowest.record.dim:,} dimensions ({narrowest.name}), {fastest}"

@@ -6,16 +6,15 @@ Every row takes part that can be used: students, baselines, and the teacher with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME, TrialRecord
+from distilbench.reporting.board import DEV, Leaderboard, Row, competes, teacher_row
 from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.loading import FITTED
-from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.serving import ServingCosts
-from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, competes, teacher_row
 from distilbench.search.objectives import pareto_front
 
 KEPT_PERCENT = 95
@@ -44,17 +43,6 @@ class ServingBudget(NamedTuple):
         return all(
             limit is None or (cost is not None and cost <= limit) for cost, limit in zip(costs, self, strict=True)
         )
-
-
-class BudgetRow(NamedTuple):
-    """The choice for at most `bytes` per vector; `dev` chose it, `test` is its test average, `found` what its index finds."""
-
-    bytes: int
-    row: Row
-    dev: Cell
-    test: Cell
-    latency_ms: float | None
-    retrieval: tuple[SetRetrieval, ...]
 
 
 def candidates(board: Leaderboard) -> list[Row]:
@@ -166,27 +154,6 @@ def on_front(board: Leaderboard, rows: Sequence[Row]) -> list[Row]:
     timed = all(latency_of(row) is not None for row in known)
     points = [(_dev(board, r), r.record.bytes_per_vector, (latency_of(r) or 0.0) if timed else 0.0) for r in known]
     return [known[i] for i in pareto_front(points, ["maximize", "minimize", "minimize"])]
-
-
-def budget_rows(board: Leaderboard, compared: Comparison = NOT_COMPARED) -> tuple[BudgetRow, ...]:
-    """The choice for each power of two from the smallest to the largest candidate's bytes, within each corpus.
-
-    A budget whose choice is that of the one before is left out.
-    """
-    return tuple(row for corpus in board.corpora for row in _of_corpus(board, corpus, compared))
-
-
-def _of_corpus(board: Leaderboard, corpus: str, compared: Comparison) -> Iterator[BudgetRow]:
-    board = board._replace(rows=tuple(row for row in board.rows if row.record.compared_on == corpus))
-    sizes = [row.record.bytes_per_vector for row in candidates(board)]
-    budgets = range(math.ceil(math.log2(min(sizes))), math.ceil(math.log2(max(sizes))) + 1) if sizes else ()
-    before: Row | None = None
-    for size in (2**power for power in budgets):
-        row = best_under(board, ServingBudget(bytes_per_vector=size), compared)
-        if row is not None and row is not before:
-            retrieval = retrieval_sets(board, row)
-            yield BudgetRow(size, row, board.cell(row, DEV), row.test, latency_of(row), retrieval)
-        before = row
 
 
 def _dev(board: Leaderboard, row: Row) -> float:

@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from distilbench.progress.tally import finite
 from distilbench.records import IndexCost
+from distilbench.reporting.board import Leaderboard, Row
 from distilbench.reporting.formats import set_name
-from distilbench.reporting.table import Leaderboard, Row
 
 LEAST_OVERLAP = 50.0
 """Percent of the first 10 neighbours that a code has to keep. On 42,000 Quora documents sound int8 codes keep 97 to 99.5 %,
 a bit a dimension 72 to 78 % at 384 dimensions, about 63 % at 128, 50 to 54 % at 64 and 38 to 40 % at 32."""
 
 
-class Overlap(NamedTuple):
-    """How many (x 100) of the first 10 that the float32 vectors find the codes find too, in the set where it is least."""
+def code_overlap(row: Row) -> IndexCost | None:
+    """The row's own index with the least `overlap10_with_flat`; None of float32 rows, and where no set was searched.
 
-    overlap: float
-    cost: IndexCost
-
-
-def code_overlap(row: Row) -> Overlap | None:
-    """The least over the row's seeds and retrieval sets; None of float32 rows, and where no retrieval set was searched.
-
-    The least, and not the mean: in a set of a few documents any code finds the first 10, and it is one seed's model that is
-    loaded in the end. The row is compared with its own float32 vectors, by an exact search of the same documents. No
-    relevance judgement has a part in that, so test sets count here too and yet choose nothing. Of binary codes it is the
-    search as it is served: twice as many by Hamming distance, rescored with the float query.
+    The least over seeds and retrieval sets, and not the mean: in a set of a few documents any code finds the first 10, and it
+    is one seed's model that is loaded in the end. The row is compared with its own float32 vectors, by an exact search of the
+    same documents. No relevance judgement has a part in that, so test sets count here too and yet choose nothing.
     """
     kind = row.record.quantisation
     if kind == "float32":
         return None
-    costs = [cost for seed in row.seeds for cost in seed.record.indexes if cost.kind == kind]
-    overlaps = [
-        Overlap(cost.overlap10_with_flat, cost) for cost in costs if finite(cost.overlap10_with_flat) is not None
-    ]
-    return min(overlaps, key=lambda kept: kept.overlap, default=None)
+    costs = (cost for seed in row.seeds for cost in seed.record.indexes if cost.kind == kind)
+    known = (cost for cost in costs if finite(cost.overlap10_with_flat) is not None)
+    return min(known, key=lambda cost: cost.overlap10_with_flat, default=None)
 
 
 def below_overlap(row: Row) -> str:
     """Why the row must not be used, for the reader; "" where nothing is known against it."""
     kept = code_overlap(row)
-    if kept is None or kept.overlap >= LEAST_OVERLAP:
+    if kept is None or kept.overlap10_with_flat >= LEAST_OVERLAP:
         return ""
     return (
         f"Its {row.record.quantisation} codes lose their neighbours: of the first 10 documents that its own float32 vectors "
-        f"find they find {kept.overlap:.1f} % ({set_name(kept.cost)}), less than {LEAST_OVERLAP:g} %. It is not recommended."
+        f"find they find {kept.overlap10_with_flat:.1f} % ({set_name(kept)}), less than {LEAST_OVERLAP:g} %. It is not "
+        "recommended."
     )
 
 

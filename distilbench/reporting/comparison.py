@@ -30,7 +30,7 @@ from distilbench.evaluation.bootstrap import (
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
-from distilbench.reporting.table import DEV, TEST, Leaderboard, Row, SeedScores, competes, told
+from distilbench.reporting.board import DEV, TEST, Leaderboard, Row, SeedScores, competes, told
 from distilbench.selection import Part, Selection
 
 TOLERANCE = 1e-3
@@ -68,24 +68,12 @@ class PairedTable(_Part):
     columns: list[str]
     rows: dict[str, list[Difference | None]]
 
-    @model_validator(mode="after")
-    def _whole(self) -> PairedTable:
-        if any(len(differences) != len(self.columns) for differences in self.rows.values()):
-            raise ValueError(f"expected {len(self.columns)} differences a row, one for each column")
-        return self
-
 
 class DevGroup(_Part):
     """Rows with the same dev items, and the pairs of them (positions in `rows`) that their dev scores do not tell apart."""
 
     rows: list[str]
     alike: list[tuple[int, int]]
-
-    @model_validator(mode="after")
-    def _inside(self) -> DevGroup:
-        if any(not 0 <= place < len(self.rows) for pair in self.alike for place in pair):
-            raise ValueError(f"expected positions of {len(self.rows)} rows, from 0")
-        return self
 
 
 class Comparison(_Part):
@@ -172,18 +160,16 @@ def tie_notices(comparison: Comparison) -> tuple[str, ...]:
             "seeds of each row, with replacement. A row of one seed keeps it, so what its training owes to chance is not in "
             "the interval; with two or three seeds, not all of it is. Two rows of a group that are not its first may differ."
         )
-    if comparison.without:
-        names = _named(comparison.without)
-        lines.append(f"Without a tie group, since the predictions of a seed are not kept, or not readable: {names}.")
-    if comparison.other_items:
-        names = _named(comparison.other_items)
-        lines.append(f"Without a tie group, since their test items are not those of the other rows: {names}.")
+    whys = {
+        "the predictions of a seed are not kept, or not readable": comparison.without,
+        "their test items are not those of the other rows": comparison.other_items,
+    }
+    for why, names in whys.items():
+        if names:
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            rows = f"{len(names)} {'row' if len(names) == 1 else 'rows'} ({', '.join(names[:NAMED])}{more})"
+            lines.append(f"Without a tie group, since {why}: {rows}.")
     return tuple(lines)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{len(names)} {'row' if len(names) == 1 else 'rows'} ({', '.join(names[:NAMED])}{more})"
 
 
 Kept = Mapping[str, Sequence[Predictions]]
@@ -285,9 +271,6 @@ def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str], li
 
 
 def _ties_of(rows: Sequence[tuple[Row, SeedItems]]) -> dict[str, Tie]:
-    if len(rows) == 1:
-        row = rows[0][0]
-        return {row.anchor: Tie(group="a", leader=row.anchor, leader_name=told(row), others=0, difference=Difference())}
     groups = bootstrap.grouped(paired_bootstrap([seeds for _, seeds in rows])) if rows else []
     leaders = [tie.leader for tie in groups]
     return {

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from distilbench.progress.tally import finite
 from distilbench.records import AS_IT_CAME
+from distilbench.reporting.board import Column, Leaderboard, Row
 from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
 from distilbench.reporting.pages import render_html
 from distilbench.reporting.run_facts import run_file
-from distilbench.reporting.table import Column, Leaderboard, Row
 from distilbench.reporting.trainings import Trainings, reproduce_command
 
 FOLDER = "encoders"

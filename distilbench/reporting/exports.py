@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distilbench.records import ON_DEMONSTRATION
+from distilbench.reporting.board import DEV, Leaderboard, Row, told
 from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.frame import BoardColumn, board_columns, board_frame, filled
@@ -15,7 +16,6 @@ from distilbench.reporting.lines import EncoderLine, encoder_lines
 from distilbench.reporting.markdown import escaped, one_line
 from distilbench.reporting.recommendation import answer
 from distilbench.reporting.serving import ServingCosts, serving_costs
-from distilbench.reporting.table import DEV, Leaderboard, Row, told
 from distilbench.storage.files import atomic_path
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import Any
 from distilbench.codes import code_of
 from distilbench.progress.tally import finite
 from distilbench.records import IndexCost
-from distilbench.reporting import table
+from distilbench.reporting.board import TEST
 from distilbench.reporting.columns import TASKS
+from distilbench.reporting.trainings import last_metric
 from distilbench.selection import TITLES
 
 
@@ -76,7 +77,7 @@ def set_name(cost: IndexCost) -> str:
 
 def column_name(column: str) -> str:
     """A column of paired differences as a heading."""
-    if column == table.TEST:
+    if column == TEST:
         return "Test score"
     task, name, metric = column.rsplit("/", 2) if column.count("/") == 2 else (column, "", "")
     if task in ("sts", "classification"):
@@ -107,6 +108,6 @@ FILTERS = {
     "column_name": column_name,
     "index_setting": index_setting,
     "shown": finite,
-    "last_metric": table.last_metric,
+    "last_metric": last_metric,
     "code_of": code_of,
 }

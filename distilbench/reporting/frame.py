@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from distilbench.records import ScoreRecord
 from distilbench.reporting import formats
+from distilbench.reporting.board import MISSING, Cell, Leaderboard, Row, percent, teacher_row
 from distilbench.reporting.code_overlap import below_overlap, code_overlap
 from distilbench.reporting.columns import DEV, HEADLINES, TASKS, TEST, Column
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.serving import ServingCosts, serving_costs
-from distilbench.reporting.table import MISSING, Cell, Leaderboard, Row, percent, teacher_row
 from distilbench.selection import TITLES
 
 if TYPE_CHECKING:
@@ -195,6 +195,11 @@ def _standing(compared: Comparison) -> list[BoardColumn]:
         "Rows of as many bytes per vector with the same letter cannot be told from the group's first row (a: the highest "
         "test average): the 95 % interval of their difference holds 0. Below the letter: that difference and its interval"
     )
+
+    def kept(row: Row) -> float | None:
+        own = code_overlap(row)
+        return None if own is None else own.overlap10_with_flat
+
     marks, about = "Pareto front, best of its size, chosen and confirmed", "About" if compared.ties else ""
     return [
         BoardColumn("standing", "Standing", _marks, "text", str, marks, "About"),
@@ -209,7 +214,7 @@ def _standing(compared: Comparison) -> list[BoardColumn]:
         ),
         *(BoardColumn(f"tie_{end}", end.capitalize(), tie(end)) for end in ("low", "high")),
         BoardColumn("tie_difference", "Difference", tie("value")),
-        BoardColumn("kept_neighbours_percent", "Neighbours kept, %", lambda r: (o := code_overlap(r)) and o.overlap),
+        BoardColumn("kept_neighbours_percent", "Neighbours kept, %", kept),
         BoardColumn("neighbours_lost", "Neighbours lost", below_overlap, "text"),
     ]
 

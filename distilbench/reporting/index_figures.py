@@ -14,12 +14,12 @@ import plotly.graph_objects as go
 
 from distilbench.codes import FAMILIES, family_of
 from distilbench.progress.tally import finite
+from distilbench.reporting.board import CostRow, Row
 from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
 from distilbench.reporting.drawing import frame, log_axis, plain
 from distilbench.reporting.formats import index_setting, set_name
 from distilbench.reporting.lines import Lines
 from distilbench.reporting.serving import Setting, exact_kind, setting_of, setting_text
-from distilbench.reporting.table import CostRow, Row
 
 KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
 """In the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""
@@ -57,7 +57,7 @@ class IndexTimes(NamedTuple):
 
 
 def compute_index_times(rows: Sequence[CostRow], limit: int = MOST_POINTS) -> IndexTimes:
-    """Take the rows of `table.index_rows(board)` that were measured in the most common setting, test splits first.
+    """Take the rows of `board.index_rows` that were measured in the most common setting, test splits first.
 
     Beyond `limit` points the encoders further down the board are left out, each with all of its indexes.
     """

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from distilbench.codes import FAISS_PEER, code_of
+from distilbench.reporting.board import DEV, Leaderboard, Row
 from distilbench.reporting.choice import ServingBudget, best_under
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
-from distilbench.reporting.table import DEV, Leaderboard, Row
 
 SAME = 0.005
 """Scores (x 100) that differ by less are one on the page."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,21 +18,13 @@ from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import StudentSpec
 from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
+from distilbench.reporting.board import DEV, Cell, Leaderboard, Row, SeedScores, teacher_row, told
 from distilbench.reporting.code_overlap import below_overlap, code_overlap
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED
 from distilbench.reporting.markdown import one_line, render_markdown
 from distilbench.reporting.recommendation import recommendation
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import (
-    DEV,
-    Cell,
-    Leaderboard,
-    Row,
-    SeedScores,
-    teacher_row,
-    told,
-)
 from distilbench.reporting.trainings import reproduce_command
 from distilbench.selection import TITLES
 
@@ -69,27 +61,32 @@ class Code(NamedTuple):
     base_model: str = ""
 
 
+Lines = Sequence[tuple[str, str]]
+
+
 class Card(NamedTuple):
-    """What the card says, as text that has not been escaped. `reproduce`: "" where there is none."""
+    """What the card says, as text that has not been escaped.
+
+    `warning`: why the row must not be used, `reproduce`: the command that trains it again; "" where there is none. `scores`
+    has the title of each score with its cells, parallel to `columns`; `forms` are other rows of the same model: code,
+    dimensions, bytes, dev and test score, id.
+    """
 
     name: str
     record: ScoreRecord
     summary: str
     warning: str
-    """Why the row must not be used; "" where nothing is known against it."""
-    facts: tuple[tuple[str, str], ...]
+    facts: Lines
     code: Code
     scored: str
-    columns: tuple[str, ...]
-    scores: tuple[tuple[str, tuple[str, ...]], ...]
-    """The title of each score with its cells, parallel to `columns`."""
-    forms: tuple[tuple[str, ...], ...]
-    """Other rows of the same model: code, dimensions, bytes, dev and test score, id."""
+    columns: Sequence[str]
+    scores: Sequence[tuple[str, Sequence[str]]]
+    forms: Sequence[Sequence[str]]
     training: str
-    hyperparameters: tuple[tuple[str, str], ...]
+    hyperparameters: Lines
     reproduce: str
-    provenance: tuple[tuple[str, str], ...]
-    limitations: tuple[str, ...]
+    provenance: Lines
+    limitations: Sequence[str]
 
 
 def compute_card(
@@ -104,14 +101,14 @@ def compute_card(
 
     `forms` are other rows of the same model.
     """
-    record, teacher = seed.record, teacher_row(board, row)
-    columns, scores = _scores(board, row, seed, teacher)
+    record = seed.record
+    columns, scores = _scores(board, row, seed, teacher_row(board, row))
     return Card(
         name=row.name + ("" if told(row) == row.name else f" ({record.quantisation})"),
         record=record,
         summary=_summary(board, row, record),
         warning=below_overlap(row),
-        facts=_facts(row, record),
+        facts=tuple(_facts(row, record)),
         code=code,
         scored=_scored(row, seed),
         columns=columns,
@@ -121,7 +118,7 @@ def compute_card(
         hyperparameters=tuple((str(k), value(v)) for k, v in record.hyperparameters.items()),
         reproduce=reproduce_command(training) if training else "",
         provenance=_provenance(record),
-        limitations=_limitations(row, record),
+        limitations=tuple(_limitations(row, record)),
     )
 
 
@@ -132,25 +129,22 @@ def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
         f"A sentence-transformers model: a sentence becomes {record.dim:,} {numbers}, kept in "
         f"{record.bytes_per_vector:,} bytes ({record.quantisation}). "
     )
+    family, trained_for = family_of(record.quantisation), code_of(record.hyperparameters)
     if record.role == "teacher":
         what += f"It is {record.teacher} itself, the teacher of the students that it was scored beside."
-    elif (family := family_of(record.quantisation)) and record.method == FAISS_PEER:
+    elif family and record.method == FAISS_PEER:
         what += (
             f"It is {record.teacher} itself; its vectors are kept in FAISS's own code {record.quantisation}: "
             f"{FAMILIES[family[0]].text}. It was fitted to training embeddings, without training a student."
         )
     elif record.method in FITTED:
-        what += (
-            f"It is {record.teacher} with a layer after it that DistilBench fitted ({record.method}), without training."
-        )
+        what += f"It is {record.teacher} with a layer after it that was fitted ({record.method}), without training."
     else:
         made_from = f", with {record.teacher} as its teacher" if record.teacher else ""
         what += f"DistilBench trained it by the method {record.method}{made_from}."
-        trained_for = code_of(record.hyperparameters)
-        if trained_for == record.quantisation != "float32":
-            what += f" The training saw that code: {trained_for} vectors are what it was trained for."
-        elif trained_for != "float32":
-            what += f" It was trained for the code {trained_for}, which is another form of it."
+        if trained_for != "float32":
+            own = trained_for == record.quantisation
+            what += f" It was trained for the code {trained_for}{'' if own else ', which is another form of it'}."
     one = recommendation("", row, board, serving_costs(board))
     return f"{what} In all: {one.summary} ({one.interval})."
 
@@ -165,24 +159,22 @@ def metadata(card: Card) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     record = card.record
-    results = []
-    for s in record.scores:
-        if s.variant != "all" or s.task not in _HUB_TASKS:
-            continue
-        task, name, config = _HUB_TASKS[s.task]
-        results.append(
-            EvalResult(
-                task_type=task,
-                task_name=name,
-                dataset_type=one_line(s.set),
-                dataset_name=one_line(s.set),
-                dataset_config=config,
-                dataset_split=s.split,
-                metric_type=f"{s.metric}_cosine" if s.task in _STS else s.metric,
-                metric_name=TITLES.get(s.metric, s.metric),
-                metric_value=round(s.value / 100, 6),
-            )
+    results = [
+        EvalResult(
+            task_type=task,
+            task_name=name,
+            dataset_config=config,
+            dataset_type=one_line(s.set),
+            dataset_name=one_line(s.set),
+            dataset_split=s.split,
+            metric_type=f"{s.metric}_cosine" if s.task in _STS else s.metric,
+            metric_name=TITLES.get(s.metric, s.metric),
+            metric_value=round(s.value / 100, 6),
         )
+        for s in record.scores
+        if s.variant == "all" and s.task in _HUB_TASKS
+        for task, name, config in [_HUB_TASKS[s.task]]
+    ]
     method = re.sub(r"[^a-z0-9]+", "-", record.method.lower()).strip("-")[:40]
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "distilbench", method]
     tags += [record.quantisation] if record.quantisation != "float32" else []
@@ -214,7 +206,7 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
 
 def _scores(
     board: Leaderboard, row: Row, seed: SeedScores, teacher: Row | None
-) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
+) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """The leaderboard's columns that the seed has a score in."""
     several = len(row.seeds) > 1
     columns = ["This model", "95 % interval", *([f"Mean of {len(row.seeds)} seeds"] if several else [])]
@@ -222,16 +214,15 @@ def _scores(
     scores = []
     for place, (column, own) in enumerate(zip(board.columns, seed.values, strict=True)):
         if own.value is not None:
-            mean, taught = row.values[place], teacher.values[place].value if teacher else None
+            mean = row.values[place]
             bounds = "" if own.low is None or own.high is None else f"{own.low:.2f} to {own.high:.2f}"
             cells = [f"{own.value:.2f}", bounds, *([_shown(mean)] if several else [])]
-            shares = [
-                "" if taught is None else f"{taught:.2f}",
-                "" if mean.retention is None else f"{mean.retention:.1f} %",
-            ]
+            if teacher:
+                share = "" if mean.retention is None else f"{mean.retention:.1f} %"
+                cells += [_shown(teacher.values[place]._replace(interval=None)), share]
             group = "" if column.group == column.title else f"{column.group}: "
-            scores.append((f"{group}{column.title}", (*cells, *(shares if teacher else []))))
-    return tuple(columns), tuple(scores)
+            scores.append((f"{group}{column.title}", tuple(cells)))
+    return columns, scores
 
 
 def _shown(cell: Cell) -> str:
@@ -247,29 +238,23 @@ def _form(board: Leaderboard, row: Row, seed: SeedScores) -> tuple[str, ...]:
     return kind, f"{record.dim}", f"{record.bytes_per_vector}", dev, test, seed.anchor
 
 
-def _facts(row: Row, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
-    facts = [
-        ("Method", f"{record.method} ({record.label})"),
-        ("Teacher", record.teacher or "none"),
-        ("Student starts from", record.start),
-        ("Dimensions", f"{record.dim:,}"),
-        ("Bytes per vector", f"{record.bytes_per_vector:,} ({record.quantisation})"),
-    ]
+def _facts(row: Row, record: ScoreRecord) -> Iterator[tuple[str, str]]:
+    yield "Method", f"{record.method} ({record.label})"
+    yield "Teacher", record.teacher or "none"
+    yield "Student starts from", record.start
+    yield "Dimensions", f"{record.dim:,}"
+    yield "Bytes per vector", f"{record.bytes_per_vector:,} ({record.quantisation})"
     for role, prompt in record.prompts.items():
         texts = "other text" if role == TEXT else f"a {role}"
-        facts.append((f"Put before {texts}", f'"{prompt}"' if prompt else "nothing"))
-    facts += [("Parameters", f"{record.parameters:,}")] if record.parameters else []
+        yield f"Put before {texts}", f'"{prompt}"' if prompt else "nothing"
+    if record.parameters:
+        yield "Parameters", f"{record.parameters:,}"
     if record.latency_ms is not None:
-        facts.append(("Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"))
-    if (neighbours := code_overlap(row)) is not None:
-        facts.append(
-            (
-                "First 10 neighbours kept",
-                f"{neighbours.overlap:.1f} % of those of its float32 vectors ({set_name(neighbours.cost)})",
-            )
-        )
-    facts.append(("Corpus", record.corpus + (" (generated, for demonstration)" if record.demonstration else "")))
-    return tuple(facts)
+        yield "Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"
+    if (own := code_overlap(row)) is not None:
+        kept = f"{own.overlap10_with_flat:.1f} % of those of its float32 vectors ({set_name(own)})"
+        yield "First 10 neighbours kept", kept
+    yield "Corpus", record.corpus + (" (generated, for demonstration)" if record.demonstration else "")
 
 
 def _scored(row: Row, seed: SeedScores) -> str:
@@ -291,21 +276,16 @@ def _scored(row: Row, seed: SeedScores) -> str:
 
 
 def _training_text(record: ScoreRecord) -> str:
-    how = (
-        f"trial {record.trial} of the sweep {record.run}"
-        if record.trial is not None
-        else f"part of the run {record.run}"
-    )
+    sweep = f"trial {record.trial} of the sweep {record.run}"
+    how = f"part of the run {record.run}" if record.trial is None else sweep
     if record.role == "teacher":
         return f"As it came; scored as {how}."
-    if record.method in FITTED:
-        return f"Fitted to {record.corpus} with seed {record.seed}, as {how}."
-    return f"Trained on {record.corpus} with seed {record.seed}, as {how}."
+    made = "Fitted to" if record.method in FITTED else "Trained on"
+    return f"{made} {record.corpus} with seed {record.seed}, as {how}."
 
 
-def _provenance(record: ScoreRecord) -> tuple[tuple[str, str], ...]:
+def _provenance(record: ScoreRecord) -> Lines:
     p = record.provenance
-    versions = ", ".join(f"{name} {version}" for name, version in p.versions.items())
     return (
         ("Corpus fingerprint", record.corpus_fingerprint),
         ("Record", record.record_id),
@@ -313,28 +293,24 @@ def _provenance(record: ScoreRecord) -> tuple[tuple[str, str], ...]:
         ("Commit of DistilBench", p.commit or "not known"),
         ("Scored at", p.created_at),
         ("Device", f"{p.device}, {p.cpus} CPUs"),
-        ("Versions", versions),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in p.versions.items())),
     )
 
 
-def _limitations(row: Row, record: ScoreRecord) -> tuple[str, ...]:
+def _limitations(row: Row, record: ScoreRecord) -> Iterator[str]:
     tested = {s.task for s in record.scores if s.split == "test"}
     missing = [name for name, tasks in _MEASURABLE if not tested & set(tasks)]
-    limits = []
     if lost := below_overlap(row):
-        limits.append(lost)
+        yield lost
     if record.demonstration:
-        limits.append("The corpus is generated: nothing is known of the model on real text.")
+        yield "The corpus is generated: nothing is known of the model on real text."
     if missing:
-        limits.append(f"Not measured on any test set, in this form: {', '.join(missing)}.")
-    limits.append("Not measured: other languages, domains and lengths than those of the sets above; bias; safety.")
+        yield f"Not measured on any test set, in this form: {', '.join(missing)}."
+    yield "Not measured: other languages, domains and lengths than those of the sets above; bias; safety."
     if record.latency_ms is None:
-        limits.append("Not measured: its latency.")
+        yield "Not measured: its latency."
     if len(row.seeds) == 1:
-        limits.append("One seed: how much of its scores is chance is not known.")
+        yield "One seed: how much of its scores is chance is not known."
     if record.provenance.commit.endswith("+changes"):
-        limits.append("The code had changes that are in no commit.")
-    limits.append(
-        "No licence is stated here: those of the teacher, of the student's start and of the training text apply."
-    )
-    return tuple(limits)
+        yield "The code had changes that are in no commit."
+    yield "No licence is stated here: those of the teacher, of the student's start and of the training text apply."

@@ -11,8 +11,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
-from distilbench.reporting import code_overlap, encoder_page, run_facts, table
-from distilbench.reporting.choice import budget_rows, is_front
+from distilbench.reporting import code_overlap, encoder_page, run_facts
+from distilbench.reporting.board import Leaderboard, competes, index_rows, leaderboard, notices
+from distilbench.reporting.choice import is_front
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports import Export, write_exports
@@ -57,7 +58,7 @@ def write_report(
     `described` are what a file of records says in place of `folders`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    board = table.leaderboard(records)
+    board = leaderboard(records)
     runs = run_facts.run_facts(records, board, folders, described)
     if compared is None:
         compared = NOT_COMPARED if live else compare_rows(board, folders)
@@ -90,7 +91,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 def _write_pages(
     records: Sequence[TrialRecord | ScoreRecord],
-    board: table.Leaderboard,
+    board: Leaderboard,
     folder: Path,
     title: str,
     compared: Comparison,
@@ -116,7 +117,7 @@ def _write_pages(
 
 def render_page(
     records: Sequence[TrialRecord | ScoreRecord],
-    board: table.Leaderboard,
+    board: Leaderboard,
     *,
     title: str,
     notes: Sequence[str] = (),
@@ -125,7 +126,7 @@ def render_page(
     exports: Sequence[Export] = (),
 ) -> str:
     """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
-    indexes = table.index_rows(board)
+    indexes = index_rows(board)
     serving = serving_costs(board)
     chosen = answer(board, compared, serving)
     lines = encoder_lines(board, chosen.rows, compared)
@@ -146,7 +147,7 @@ def render_page(
         others=len(lines.of("other")),
         twins={twin: anchor for anchor, twin in lines.same.items()},
         corpus=next(iter(board.corpora), ""),
-        teachers=dict.fromkeys(row.name for row in board.rows if not table.competes(row.record)),
+        teachers=dict.fromkeys(row.name for row in board.rows if not competes(row.record)),
         columns=columns,
         groups=[(name, len(own)) for name, own in groups],
         details=[name for name, _ in groups if name not in LEADING_GROUPS],
@@ -155,9 +156,9 @@ def render_page(
         compared=compared,
         row_of={row.anchor: row for row in board.rows},
         costs=[row for row in board.rows if row.record.cost],
-        notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared), code_overlap.notice(board)))),
+        notices=tuple(filter(None, (*notices(board), *tie_notices(compared), code_overlap.notice(board)))),
         lost={row.anchor: code_overlap.below_overlap(row) for row in board.rows},
-        kept={row.anchor: overlap.overlap for row in board.rows if (overlap := code_overlap.code_overlap(row))},
+        kept={row.anchor: own.overlap10_with_flat for row in board.rows if (own := code_overlap.code_overlap(row))},
         on_demonstration=ON_DEMONSTRATION,
         demonstrations=sum(row.record.demonstration for row in board.rows),
         indexes=indexes,
@@ -165,7 +166,6 @@ def render_page(
         index_headings=HEADINGS,
         least_overlap=LEAST_OVERLAP,
         every_index=Markup(script_json(every_index(indexes))),
-        budgets=budget_rows(board, compared),
         trials=sum(run.trials for run in runs),
         sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
         runs=runs,

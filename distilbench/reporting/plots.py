@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting.board import Leaderboard, Row, index_rows
 from distilbench.reporting.colours import DARK, LIGHT, Palette
 from distilbench.reporting.index_figures import compute_index_times, draw_index_times, index_times_caption
 from distilbench.reporting.lines import Lines, encoder_lines
@@ -22,7 +23,6 @@ from distilbench.reporting.quality_figures import (
     speed_caption,
 )
 from distilbench.reporting.search_figures import search_figures
-from distilbench.reporting.table import Leaderboard, Row, index_rows
 
 
 class Plot(NamedTuple):

@@ -11,13 +11,13 @@ import plotly.graph_objects as go
 
 from distilbench.codes import FAISS_PEER
 from distilbench.records import AS_IT_CAME, FROZEN, ON_VECTORS
+from distilbench.reporting.board import DEV, Leaderboard, Row, competes
 from distilbench.reporting.colours import LIGHT, Look, Palette, method_look
 from distilbench.reporting.drawing import EndLabel, add_labels, doubling_ticks, frame, log_axis, plain, span
 from distilbench.reporting.formats import short
 from distilbench.reporting.lines import Lines
 from distilbench.reporting.loading import FITTED
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import DEV, Leaderboard, Row, competes
 from distilbench.search.objectives import pareto_front
 
 RECOMMENDED = "recommended"

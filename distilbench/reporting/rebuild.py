@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.page import write_report
 from distilbench.reporting.study_file import read_study
-from distilbench.reporting.table import leaderboard
 
 
 def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None) -> Path:

@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting import choice
+from distilbench.reporting.board import DEV, Leaderboard, Row, competes, percent, teacher_row, told
 from distilbench.reporting.choice import FASTER, FASTEST, KEPT_PERCENT, SMALLEST, choose, faster, first_choice, keeps
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
 from distilbench.reporting.loading import export_command
-from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.serving import ServingCosts, serving_costs
-from distilbench.reporting.table import DEV, Leaderboard, Row, competes, percent, teacher_row, told
 
 
 class Recommendation(NamedTuple):
@@ -173,8 +172,7 @@ def _parts(row: Row, board: Leaderboard, serving: ServingCosts) -> str:
         kept = _pm(cell.retention, kept_spread(board, row), 1, " %")
         on_dev = board.cell(row, DEV).retention or 0.0
         dev = f" ({on_dev:.1f} % on dev)" if on_dev >= KEPT_PERCENT > cell.retention else ""
-        found = main_retrieval(board, row, serving)
-        mrr10 = None if found is None else percent(found.mrr10.value, found.teacher_mrr10.value)
+        mrr10 = kept_mrr10(board, row, serving)
         parts.append(f"keeps {kept}{dev} of the teacher's {board.selection.title}")
         parts[0] += "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
     size, times = row.record.bytes_per_vector, smaller(board, row)
@@ -205,11 +203,13 @@ def test_interval(board: Leaderboard, row: Row) -> str:
     return f"{score}; one seed, no interval"
 
 
-def main_retrieval(board: Leaderboard, row: Row, serving: ServingCosts) -> SetRetrieval | None:
-    """What the row's own index finds in the set whose costs the leaderboard shows, else in its first; None without any."""
-    sets = retrieval_sets(board, row)
-    named = (s for s in sets if serving.setting is not None and (s.set, s.split) == serving.setting[:2])
-    return next(named, sets[0] if sets and serving.setting is None else None)
+def kept_mrr10(board: Leaderboard, row: Row, serving: ServingCosts) -> float | None:
+    """Percent of the teacher's MRR@10 that the row's own index finds, in the set whose costs the leaderboard shows."""
+    places = [i for i, c in enumerate(board.columns) if c.key.startswith("mrr10:") and row.values[i].value is not None]
+    if serving.setting is not None:
+        name, split = serving.setting[:2]
+        places = [i for i in places if board.columns[i].key == f"mrr10:{name}" + (":dev" if split == "dev" else "")]
+    return row.values[places[0]].retention if places else None
 
 
 def kept_spread(board: Leaderboard, row: Row) -> float | None:

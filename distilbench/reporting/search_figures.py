@@ -20,7 +20,7 @@ from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.colours import Palette, kind_colour
 from distilbench.reporting.drawing import doubling_ticks, frame, plain, span
-from distilbench.reporting.table import unique_trials
+from distilbench.reporting.trainings import unique_trials
 from distilbench.search.objectives import OBJECTIVES
 
 LEAST_TRIALS = 10

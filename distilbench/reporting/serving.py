@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from distilbench.progress.tally import finite
 from distilbench.records import IndexCost, ScoreRecord
-from distilbench.reporting.table import Cell, Leaderboard, Row, mean_cell
+from distilbench.reporting.board import Cell, Leaderboard, Row, mean_cell
 
 Setting = tuple[str, str, int, int, int | None, str]
 """Set, split, documents, threads, batch and device of an index."""

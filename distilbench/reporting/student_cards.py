@@ -9,9 +9,9 @@ from typing import NamedTuple
 from distilbench.codes import code_of
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import model_folder, record_owners
+from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.loading import is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
-from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import atomic_path
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from distilbench.codes import CompetitionKey, code_of
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
+from distilbench.reporting.board import DEV, Leaderboard, Row, competes, leaderboard, told
 from distilbench.reporting.choice import is_front, on_front
 from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.frame import board_columns
 from distilbench.reporting.loading import export_command
 from distilbench.reporting.recommendation import answer
 from distilbench.reporting.runs import run_folders
-from distilbench.reporting.table import DEV, Leaderboard, Row, competes, leaderboard, told
 
 NONE = "-"
 

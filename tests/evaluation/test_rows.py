@@ -24,8 +24,8 @@ from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.progress.file import LOG
 from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.comparison import compare_rows
-from distilbench.reporting.table import leaderboard
 from distilbench.storage.arrays import ShardedArray
 from distilbench.trials import rows as module
 from distilbench.trials.budget import Budget

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import write_report
 from distilbench.reporting.rebuild import report_from
 from distilbench.reporting.recommendation import answer
-from distilbench.reporting.table import leaderboard
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.chrome.service import Service  # noqa: E402

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 from plotly.basedatatypes import BaseTraceType
-from plotly.offline import get_plotlyjs_version
 
 from distilbench.reporting import page
 from distilbench.reporting.pages import BUNDLE, plotly_script
@@ -23,11 +22,6 @@ def test_the_bundle_is_the_one_that_is_noted() -> None:
     assert hashlib.sha256(script.encode()).hexdigest() in note
     assert f"{len(script.encode()):,} bytes" in note and f"{BUNDLE.stat().st_size:,} " in note
     assert "Permission is hereby granted, free of charge" in note and "Licensed under the MIT license" in script[:300]
-
-
-def test_it_is_of_the_version_that_the_installed_package_writes_figures_for() -> None:
-    [version] = re.findall(r"plotly\.js \(cartesian - minified\) v([\d.]+)", plotly_script()[:300])
-    assert version == get_plotlyjs_version() and f"plotly.js-cartesian-dist-min` {version} " in NOTE.read_text()
 
 
 def test_every_kind_of_chart_that_is_drawn_is_in_it() -> None:

@@ -11,8 +11,8 @@ import pytest
 from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
+from distilbench.reporting.board import TEST, Leaderboard, leaderboard
 from distilbench.reporting.comparison import PairedTable, compare_rows
-from distilbench.reporting.table import TEST, Leaderboard, leaderboard
 
 SETS = ("STS12", "STSB")
 
@@ -75,24 +75,6 @@ def test_each_row_beside_the_teacher(tmp_path: Path, make_score: Any) -> None:
     assert accuracy[1] is not None and (accuracy[1].value, accuracy[1].p) == (0, 1)
 
 
-def test_without_a_teacher_the_highest_average(tmp_path: Path, make_score: Any) -> None:
-    low = record(make_score, tmp_path, "low", predictions(0.6, seed=2))
-    high = record(make_score, tmp_path, "high", predictions(0.1, seed=1))
-    [found] = differences(leaderboard([low, high]), [tmp_path])
-    assert found.reference == "high" and list(found.rows) == ["low"]
-
-
-def test_rows_that_nothing_is_kept_of_are_left_out(tmp_path: Path, make_score: Any) -> None:
-    one = record(make_score, tmp_path, "one", predictions(0.3))
-    other = record(make_score, tmp_path, "other", predictions(0.2, seed=1))
-    lost = record(make_score, tmp_path, "lost", None)
-    coded = record(make_score, tmp_path, "coded", predictions(0.2, seed=1), quantisation="int8")
-    [found] = differences(leaderboard([one, other, lost, coded]), [tmp_path])
-    assert list(found.rows) == ["one"] and found.reference == "other"
-    assert differences(leaderboard([one, lost]), [tmp_path]) == []
-    assert differences(leaderboard([one, other]), []) == []
-
-
 def test_rows_on_other_test_sets_are_apart(tmp_path: Path, make_score: Any) -> None:
     rows = [record(make_score, tmp_path, f"r{i}", predictions(0.1 * i + 0.1, seed=i)) for i in range(4)]
     sets = [{"STS12/test": "x", "STSB/test": "y"}, {"STS12/test": "x", "STSB/test": "z"}]
@@ -102,12 +84,6 @@ def test_rows_on_other_test_sets_are_apart(tmp_path: Path, make_score: Any) -> N
         ("r0", ["r1"]),
         ("r2", ["r3"]),
     ]
-
-
-def test_dev_sets_do_not_decide_what_is_compared(make_score: Any) -> None:
-    one = make_score(label="one").model_copy(update={"sets": {"STS12/test": "x", "STSB/dev": "a"}})
-    other = make_score(label="other").model_copy(update={"sets": {"STS12/test": "x", "STSB/dev": "b"}})
-    assert one.compared_on == other.compared_on != make_score(label="old").compared_on
 
 
 def test_rows_of_as_many_bytes_stand_beside_faisss_best_on_dev(tmp_path: Path, make_score: Any) -> None:

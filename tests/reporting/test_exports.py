@@ -8,17 +8,16 @@ import json
 import re
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
 from distilbench.records import Score
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, Tie
 from distilbench.reporting.exports import Report, csv_text, latex_text, write_exports
-from distilbench.reporting.frame import board_columns, board_frame
+from distilbench.reporting.frame import board_frame
 from distilbench.reporting.markdown import escaped, one_line
 from distilbench.reporting.page import write_report
-from distilbench.reporting.table import leaderboard
 from distilbench.reporting.terminal_summary import student_table
 
 HOSTILE = [
@@ -156,16 +155,6 @@ def test_a_row_has_its_names_seeds_and_unrounded_scores(make_seeded, tmp_path):
     assert (teacher["seed"], teacher["test_interval"], teacher["pairs_QQP_f1"], teacher["trial"]) == ("0", "", "", "")
 
 
-def test_parquet_is_typed_even_where_no_row_has_a_value(make_score, tmp_path):
-    written([make_score("one", trial=None)], tmp_path)
-    schema = pq.read_schema(tmp_path / "leaderboard.parquet")
-    types = {name: str(schema.field(name).type) for name in schema.names}
-    assert types["dim"] == "int64" and types["test"] == "double" and types["front"] == "bool"
-    assert types["tie_difference"] == "double" and types["record_id"].startswith("list<") and types["trial"] == "int64"
-    written([], tmp_path)
-    assert pq.read_table(tmp_path / "leaderboard.parquet").num_rows == 0
-
-
 def test_a_metric_is_on_every_view(make_score, tmp_path):
     """MRR@10 is of two sets: the mean of both, where the row has both."""
     second = [Score(task="retrieval", set="mine", split="test", metric="mrr@10", variant="all", value=70.0, n=9)]
@@ -178,25 +167,6 @@ def test_a_metric_is_on_every_view(make_score, tmp_path):
     assert "60.00<small>92.3&nbsp;%</small>" in page
     assert "| 60.00 |" in (tmp_path / "leaderboard.md").read_text()
     assert any(" 60.00 " in line for line in student_table(board))
-
-
-def test_sets_whose_names_are_alike_have_columns_of_their_own(make_score):
-    def named(name):
-        return Score(task="classification", set=name, split="test", metric="accuracy", variant="all", value=1.0, n=9)
-
-    record = make_score("a")
-    record = record.model_copy(update={"scores": [*record.scores, named("a-b"), named("a b")]})
-    names = [c.name for c in board_columns(leaderboard([record]))]
-    assert {"classification_a_b_accuracy", "classification_a_b_accuracy_2"} <= set(names) and len(set(names)) == len(
-        names
-    )
-
-
-def test_a_report_leaves_out_what_no_row_has(make_score):
-    report = Report(leaderboard([make_score("a", skip=("STS13",)), make_score("b", skip=("STS13",))]))
-    titles = [column.title for column in report.columns]
-    assert "Kept,\u00a0%" not in titles and "Tie group" not in titles and "STS12" in titles and "STS13" not in titles
-    assert Report(leaderboard([])).heads == []
 
 
 @pytest.mark.slow
@@ -225,12 +195,6 @@ def test_hostile_records_are_exported_under_derived_names(make_score, tmp_path, 
             assert r"\input" not in (tmp_path / name).read_text() and r"\write" not in (tmp_path / name).read_text()
 
 
-def test_each_export_is_there_and_named(make_study, tmp_path):
-    _, exports = written(make_study(), tmp_path)
-    assert all((tmp_path / export.path).exists() and export.title for export in exports)
-    assert len({export.path for export in exports}) == len(exports) == 5
-
-
 def test_writing_again_gives_the_same_bytes_and_leaves_no_temporary_file(make_seeded, tmp_path):
     def contents():
         return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -239,16 +203,3 @@ def test_writing_again_gives_the_same_bytes_and_leaves_no_temporary_file(make_se
     first = contents()
     written(make_seeded(), tmp_path)
     assert contents() == first and not [path for path in first if path.name.startswith(".")]
-
-
-def test_a_failure_leaves_the_old_files(make_score, tmp_path, monkeypatch):
-    written([make_score("old")], tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-
-    def broken(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("distilbench.reporting.exports.csv_text", broken)
-    with pytest.raises(OSError, match="disk full"):
-        written([make_score("new")], tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

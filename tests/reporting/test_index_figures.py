@@ -7,10 +7,9 @@ import math
 
 import pytest
 
-from distilbench.codes import FAMILIES
 from distilbench.records import IndexCost
 from distilbench.reporting import colours, index_figures
-from distilbench.reporting.table import index_rows, leaderboard
+from distilbench.reporting.board import index_rows, leaderboard
 
 
 def index(kind="flat", ms=10.0, recall=100.0, **changes):
@@ -40,19 +39,6 @@ def test_points_of_the_most_common_conditions(make_score):
     assert "not drawn: 6." in caption
 
 
-def test_indexes_that_differ_in_batch_device_or_setting_are_no_seeds_of_each_other(make_score):
-    changes = [{}, {"batch": 1}, {"device": "cuda"}, {"setting": "m=16"}]
-    costs = [index("hnsw", 2.0**k, **change) for k, change in enumerate(changes)]
-    rows = index_rows(leaderboard([make_score(indexes=costs)]))
-    assert [row.measured["ms_per_1000_queries"].value for row in rows] == [1.0, 2.0, 4.0, 8.0]
-    assert all(row.measured["mrr10"].seeds == 1 for row in rows)
-
-
-def test_of_equally_common_conditions_the_test_split(make_score):
-    costs = [index(split="dev"), index("ivf", split="dev"), index(), index("ivf")]
-    assert compute(make_score(indexes=costs)).setting[1] == "test"
-
-
 def test_means_over_seeds_and_values_that_are_missing(make_score):
     data = compute(
         make_score("a", seed=0, record_id="a0", indexes=[index(ms=1.0)]),
@@ -69,26 +55,6 @@ def test_encoders_further_down_are_left_out_whole(make_score):
     assert [row.row.name for *_, row in data.points] == ["s0", "s0", "s1", "s1"] and data.omitted == 6
     assert "further down the board, not drawn: 6." in index_figures.index_times_caption(data)
     assert len(compute(*records, limit=1).points) == 2
-
-
-def test_a_kind_has_one_colour_whatever_else_is_there(make_score):
-    def colour(*kinds):
-        figure = index_figures.draw_index_times(compute(make_score(indexes=[index(kind) for kind in kinds])))
-        return {trace.name: (trace.marker.color, trace.marker.symbol) for trace in figure.data}
-
-    kinds = [f"{kind}16" if kind in FAMILIES else kind for kind in index_figures.KINDS]
-    assert colour("hnsw")["hnsw"] == colour(*kinds)["hnsw"]
-    looks = colour(*kinds).values()
-    assert len(set(looks)) == len(index_figures.KINDS) == 13
-    assert len({shade for shade, _ in looks}) == 7  # six, and the grey of all others
-    assert list(colour("opq8", "opq16", "int4")) == ["int4", "opq"]  # a family is one, whatever its bytes
-
-
-def test_nothing_to_draw(make_score):
-    for records in ([], [make_score(indexes=[])]):
-        data = compute(*records)
-        assert data.points == () and index_figures.index_times_caption(data) == "No index was measured."
-        assert json.loads(index_figures.draw_index_times(data).to_json())["data"] == []
 
 
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])

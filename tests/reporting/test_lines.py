@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.lines import encoder_lines
-from distilbench.reporting.table import leaderboard
 
 
 def forms(make_score, label, quality, codes=("float32", "int8"), **changes):
@@ -64,13 +64,6 @@ def test_the_form_that_stands_for_an_encoder_is_chosen_on_dev(make_score):
     assert told(encoder_lines(apart, taken)) == [("s", "int8", 1, "encoder")]
 
 
-def test_a_student_that_is_trained_for_a_code_is_told_by_it(make_score):
-    own = {"hyperparameters": {"output_dim": 64, "bits": 4}}
-    records = forms(make_score, "s", 75.0, codes=("float32", "int4"), **own)
-    board = leaderboard([with_dev(records[0], 90.0), with_dev(records[1], 60.0)])
-    assert told(encoder_lines(board)) == [("s", "int4", 1, "encoder")]
-
-
 def test_a_baseline_that_was_also_swept_is_one_row(make_score):
     baseline = {"role": "baseline", "method": "pca", "trial": None, "model": "", "start": "teacher (frozen)"}
     records = [
@@ -93,9 +86,3 @@ def test_recommended_and_lonely_baselines_are_not_folded_away(make_score):
     assert [line.kind for line in encoder_lines(board, taken).lines] == ["encoder", "encoder"]
     alone = leaderboard(forms(make_score, "random", 79.0, **random))
     assert [line.kind for line in encoder_lines(alone).lines] == ["encoder"]
-
-
-def test_lines_of_another_corpus_come_last(make_score):
-    other = forms(make_score, "elsewhere", 90.0, codes=("float32",), corpus_fingerprint="e" * 64)
-    board = leaderboard([*forms(make_score, "here", 60.0), *other])
-    assert [line.row.name for line in encoder_lines(board).lines] == ["here", "elsewhere"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.records import Score, read_records
-from distilbench.reporting import page, pages, run_page
+from distilbench.records import read_records
+from distilbench.reporting import page
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.run_facts import run_facts
-from distilbench.reporting.table import leaderboard
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{7*7}}"
 
@@ -106,19 +105,6 @@ def test_writing_again_replaces_and_gives_the_same_bytes(make_study, make_score,
     assert files(tmp_path) == first
 
 
-def test_a_failure_leaves_the_old_files_and_no_temporary_ones(make_score, tmp_path, monkeypatch):
-    page.write_report([make_score("old")], tmp_path, title="Synthetic")
-    before = files(tmp_path)
-
-    def broken(payload, **options):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("distilbench.reporting.study_file.lzma.compress", broken)
-    with pytest.raises(OSError, match="disk full"):
-        page.write_report([make_score("new")], tmp_path, title="Synthetic")
-    assert files(tmp_path) == before
-
-
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("configuration", ["", HOSTILE])
 def test_every_text_of_a_record_is_escaped(make_score, make_trial, make_pairs, configuration, seeds, tmp_path):
@@ -161,32 +147,6 @@ def test_every_text_of_a_record_is_escaped(make_score, make_trial, make_pairs, c
         assert not any(key.startswith("on") for _, attributes in parsed.tags for key in attributes)
         assert HOSTILE in "".join(parsed.text)
         assert re.fullmatch(r"index\.html|(encoders/r|runs/s)-[0-9a-f]{12}\.html", name)
-
-
-def test_figure_data_is_json_for_both_themes(make_study, tmp_path):
-    names = set()
-    for text in written(make_study(), tmp_path).values():
-        for name, block in re.findall(r'<script type="application/json" id="data-([\w-]+)">(.*?)</script>', text, re.S):
-            names.add(name)
-            assert set(json.loads(block)) == {"light", "dark"}
-    assert {"quality-bytes", "history", "curves"} <= names
-
-
-def test_after_a_search_for_speed_and_bytes_both_stand_beside_each_other_first(make_study, make_trial, tmp_path):
-    records = [r.model_copy(update={"latency_ms": 0.5}) if r.kind == "score" else r for r in make_study()]
-    front = [*records, make_trial(90, run=records[0].run, values={"quality": 80.0, "latency": 0.5, "bytes": 64.0})]
-    plain = written(records, tmp_path / "plain")["index.html"]
-    beside = written(front, tmp_path / "front")["index.html"]
-
-    def figures(text):
-        return [
-            (name, "wide" in kind)
-            for kind, name in re.findall(r'<figure class="(plot[^"]*)">.*?data-plot="([^"]+)"', text, re.S)
-        ]
-
-    assert figures(plain)[0] == ("quality-bytes", True) and ("quality-speed", False) in figures(plain)[1:]
-    assert figures(beside)[:2] == [("quality-speed", False), ("quality-bytes", False)]
-    assert len(figures(beside)) == len(figures(plain)), "each stands once"
 
 
 def test_no_address_outside_the_folder_and_every_link_has_its_target(make_study, make_seeded, tmp_path):
@@ -251,14 +211,6 @@ def test_demonstration_banner(make_score):
     assert "1 of the 2 rows were scored on it" in mixed
 
 
-def test_reader_is_told_about_seed_sets_and_threads(make_study):
-    page = render(make_study())
-    text = plain(page)
-    assert "One seed: no interval" in text and "on the test sets: STS12, STS13, STS14, STSB" in page
-    assert "on 1 thread" in text
-    assert "Dev selected the students and is no result." in text and "How to read this" in text
-
-
 def test_record_shows_where_a_number_comes_from_and_how_to_load_the_model(make_score, make_trial, tmp_path):
     params = {"lr": 1e-4, "batch": 256, "activation": "identity"}
     found = written([make_score('odd"name'), make_trial(3, params=params)], tmp_path)
@@ -267,37 +219,6 @@ def test_record_shows_where_a_number_comes_from_and_how_to_load_the_model(make_s
         assert expected in text
     assert 'SentenceTransformer("runs/synthetic/students/odd\\"name")' in text
     assert "distilbench reproduce runs/synthetic 3" in text
-
-
-@pytest.mark.slow
-def test_thousands_of_trials_are_capped_and_counted(make_trial, tmp_path):
-    text = run_html([make_trial(n) for n in range(3000)], tmp_path)
-    assert f"{run_page.MAX_TRIALS} of 3,000 shown" in plain(text)
-    assert "of 3,000 trials" in plain(text)
-    assert len(text) < 1_000_000
-
-
-def test_no_records_is_a_page_too(tmp_path):
-    text = page.write_report([], tmp_path, title="Nothing yet").read_text()
-    assert "nothing to rank" in plain(text) and pages.PLOTLY_FILE not in text
-
-
-def test_averages_of_classification_and_tokenised_sts_lead_their_groups(make_score):
-    def score(task, name, metric, value):
-        return Score(task=task, set=name, split="test", metric=metric, variant="all", value=value, n=100)
-
-    both = [score("classification", "MR", "accuracy", 80.0), score("classification", "CR", "accuracy", 90.0)]
-    both += [score("sts-tokenised", name, "spearman", value) for name, value in (("STS12", 70.0), ("STSB", 80.0))]
-    records = [
-        (record := make_score(name)).model_copy(update={"scores": [*record.scores, *own]})
-        for name, own in (("whole", both), ("lacks CR", [both[0], *both[2:]]))
-    ]
-    board = leaderboard(records)
-    rows = {row.name: row for row in board.rows}
-    assert board.cell(rows["whole"], "classification_average").value == 85.0
-    assert board.cell(rows["lacks CR"], "classification_average").value is None
-    assert board.cell(rows["lacks CR"], "sts-tokenised_average").value == 75.0
-    assert "Mean Accuracy x 100 over MR, CR" in render(records)
 
 
 def test_a_live_page_is_without_what_takes_seconds(make_study, tmp_path):
@@ -330,22 +251,6 @@ def test_a_row_of_seeds_shows_mean_interval_and_every_seeds_own_values(make_seed
     assert "Seed 0; the other seeds' folders are in the table below." in whole
     assert "one seed: no interval" in plain(encoder_html(make_seeded(), tmp_path, "PCA-32"))
     assert "6 of 9 rows are means over 3 seeds" in plain(text)
-
-
-def test_quantisation_has_a_column_where_there_is_any(make_seeded, make_score, tmp_path):
-    text = render(make_seeded())
-    assert "What the vectors are stored as" in text
-    assert " int8 " in board_row(text, "MCR2-32-int8")
-    assert " 32 binary " in board_row(text, "MCR2-32-binary")
-    assert "What the vectors are stored as" not in render([make_score("s")])
-    assert "64 dimensions, 256 bytes, float32" in plain(encoder_html([make_score("s")], tmp_path, "s"))
-
-
-def test_pair_columns_say_their_split(make_score, make_pairs):
-    both = plain(render([make_score("a", pairs=[*make_pairs(80.0), *make_pairs(70.0, "SICK", "dev")])]))
-    assert "Pairs, QQP (test)" in both and "Pairs, SICK (dev)" in both
-    assert "Columns “(dev)” are of a set without a test score." in both
-    assert "“(dev)”" not in plain(render([make_score("a", pairs=make_pairs(80.0))]))
 
 
 def test_a_collapsed_trial_shows_its_reason_and_geometry(make_trial, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distilbench.reporting import colours
-from distilbench.reporting.drawing import spread
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.quality_figures import (
     LARGEST,
@@ -22,7 +22,6 @@ from distilbench.reporting.quality_figures import (
     quality_caption,
     speed_caption,
 )
-from distilbench.reporting.table import leaderboard
 
 # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB.
 EYES = {
@@ -126,31 +125,11 @@ def test_fronts_and_lines_are_chosen_on_dev(make_score):
     assert len(method.marks) == 2 and method.line == ((256, pytest.approx(68.5)),)
 
 
-def test_of_many_methods_four_are_in_colour(make_score):
-    records = [make_score("t", 81.0, role="teacher", method="teacher", dim=384)]
-    records += [make_score(f"{m}", 60.0 + n, method=m, record_id=m) for n, m in enumerate(sorted(colours._LOOKS)[:9])]
-    data = quality(records)
-    assert sum(method.coloured for method in data.methods) == 4
-    assert len({trace["marker"]["color"] for trace in marks(drawn(data))} - {colours.LIGHT.faint}) <= 4
-
-
 def test_without_a_teacher_it_is_the_score_itself(make_score):
     data = quality([make_score("s", 75.0)])
     assert not data.share and data.methods[0].marks[0].y == pytest.approx(73.5)
     assert "percent of the teacher" not in quality_caption(data)
     assert drawn(quality([]))["data"] == []
-
-
-def test_intervals_are_in_percent_of_the_teacher_too(make_seeded):
-    data = quality(make_seeded())
-    by_name = {mark.row.name: mark for mark in data.marks}
-    assert by_name["MCR2-32-int8"].spread == pytest.approx(100 * 2.484 / 79.5, rel=1e-3)
-    assert by_name["PCA-32"].spread is None and "95 % intervals" in quality_caption(data)
-
-
-def test_names_at_lines_do_not_touch():
-    assert spread([1.0, 1.01, 5.0], 0.5) == [pytest.approx(0.755), pytest.approx(1.255), 5.0]
-    assert spread([], 1.0) == [] and spread([2.0, 9.0], 1.0) == [2.0, 9.0]
 
 
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
@@ -159,18 +138,6 @@ def test_hostile_names(make_score, palette):
     for data in (quality([record]), speed(record)):
         text = json.dumps(drawn(data, palette))
         assert "</script" not in text and "&lt;/script&gt;" in text
-
-
-def test_few_encoders_as_they_came_have_their_names(make_score):
-    def encoder(label, size):
-        return make_score(
-            label, 70.0, role="encoder", teacher="", model="", trial=None, bytes_per_vector=size, dim=size
-        )
-
-    few = [encoder(f"<i>{n}", 2**n) for n in range(4, 9)]
-    for records, named in ((few, 5), ([encoder(f"e{n}", 2**n) for n in range(4, 14)], 0)):
-        names = [note["text"] for note in notes(drawn(quality(records))) if note["text"] != "<b>front</b>"]
-        assert len(names) == named and not any("<i>" in name for name in names)
 
 
 def test_the_front_of_quality_and_speed_by_hand(make_score):
@@ -231,14 +198,3 @@ def test_the_best_of_each_kind_has_its_name(make_score):
     assert names == {"<b>teacher</b>": 167, "<b>auto:2</b>": 500, "<b>static</b>": 90_909}
     for few_or_many in ([records[0]], [student(f"s{n}", 70.0, 2.0**n) for n in range(9)]):
         assert not notes(drawn(speed(*few_or_many)))
-
-
-def test_students_are_in_colour_before_baselines(make_score):
-    methods = ["hpd", "mse", "mcr2", "mcr2_distil", "neighbours"]
-    students = [make_score(m, 70.0, method=m, record_id=m, latency_ms=1.0) for m in methods]
-    others = [
-        make_score(m, 80.0, method=m, role="baseline", record_id=m, latency_ms=1.0)
-        for m in ("pca", "random_projection")
-    ]
-    coloured = {t["name"]: t["marker"]["color"] for t in marks(drawn(speed(*others, *students))) if t["showlegend"]}
-    assert coloured.keys() == {*methods, "PCA"} and colours.LIGHT.faint not in coloured.values()

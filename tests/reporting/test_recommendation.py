@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from distilbench.records import AS_IT_CAME, EncoderCost, ScoreRecord
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import choose, is_front
 from distilbench.reporting.comparison import NOT_COMPARED
 from distilbench.reporting.recommendation import answer, answer_of_run, rows_of_run
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import leaderboard
 from distilbench.reporting.terminal_summary import student_table, terminal_summary
 
 
@@ -113,18 +113,6 @@ def test_no_speed_and_no_faster_row_are_said(make_score):
     assert answer(leaderboard(apart)).absent == without.absent
 
 
-def test_only_rows_of_the_largest_corpus_take_part(make_score):
-    other = coded(make_score, "elsewhere", 81.0, "int8", 8, corpus_fingerprint="e" * 64)
-    board = leaderboard([teacher(make_score), coded(make_score, "here", 78.0, "int8", 64), other])
-    assert [row.name for row in answer(board).rows] == ["here"]
-
-
-def test_codes_that_lost_their_neighbours_are_not_recommended(make_score, make_cost):
-    lost = make_score("lost", 82.0, dim=8, bytes_per_vector=8, quantisation="int8", indexes=[make_cost("int8", 49.9)])
-    found = answer(leaderboard([teacher(make_score), lost, coded(make_score, "sound", 78.0, "int8", 64)]))
-    assert [row.name for row in found.rows] == ["sound"]
-
-
 def test_encoders_as_they_came_are_named_by_their_test_scores(make_score):
     def encoder(label, quality, size, ms):
         fields = {"role": "encoder", "start": AS_IT_CAME, "teacher": "", "model": "", "trial": None}
@@ -163,12 +151,6 @@ def test_a_run_is_answered_by_its_own_students_beside_their_teacher(make_score):
     rows = rows_of_run(board, "own")
     assert [row.record.role for row in rows.shown] == ["teacher", "student", "student"]
     assert [row.name for row in rows.others] == ["a baseline"]
-
-
-def test_a_run_without_students_is_all_its_rows(make_score):
-    board = leaderboard([make_score(name, 80.0, role="encoder", start=AS_IT_CAME, trial=None) for name in ("a", "b")])
-    rows = rows_of_run(board, board.rows[0].record.run)
-    assert len(rows.shown) == 2 and not rows.others and not answer_of_run(board, board.rows[0].record.run).chosen
 
 
 @pytest.mark.parametrize("records", [[], None])

@@ -7,12 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from distilbench.prepare.ranked_layers import keep_rankings, read_rankings
 from distilbench.records import append_records
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.page import write_report
 from distilbench.reporting.run_facts import changed, run_facts, run_file
 from distilbench.reporting.run_page import render_run
-from distilbench.reporting.table import leaderboard
 from distilbench.stage_times import TIMINGS, StageTiming
 from distilbench.storage.files import write_json
 
@@ -133,31 +132,6 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
     assert a.described.rankings == () and "Layers of the students" not in page_of(a)
 
 
-def test_the_rankings_of_all_students_that_are_searched_are_shown(two_runs):
-    records, folders = two_runs()
-    shared = {"encoder": "tiny", "count": 4, "sentences": 900, "tried": 6, "seconds": 2.5, "dev": ["STSB"], "pairs": 40}
-    shared |= {"search": "every choice", "by": "dev"}
-    one = {"student": "auto:1", "depth": 1, "choices": [{"layers": [3], "dev": 70.0, "regressed": 81.0}]}
-    two = {"student": "auto:2", "depth": 2, "choices": [{"layers": [0, 3], "dev": 72.0, "regressed": 85.0}]}
-    artifacts = [folders[0] / name for name in ("one", "two")]
-    for folder, of in zip(artifacts, (one, two), strict=True):
-        write_json(folder / "layer-ranking.json", shared | of)
-    prepared = folders[0] / "prepared"
-    keep_rankings(prepared, [artifacts[0], None, *artifacts])
-    board = leaderboard(records)
-    a, b = run_facts(records, board, folders)
-    assert [r.student for r in a.described.rankings] == ["auto:1", "auto:2"] and b.described.rankings == ()
-    page = render_run(a, [r for r in records if r.run == a.run], board, "Synthetic")
-    assert "<h3>auto:1</h3>" in page and "<h3>auto:2</h3>" in page and page.count("taken</span>") == 2
-    assert 'id="layers"' in page and 'id="layers-2"' in page and "Taken: 0,3." in page
-    # A report's own records have them.
-    assert run_facts(records, board, described=[a.described])[0].described.rankings == a.described.rankings
-    keep_rankings(prepared, [artifacts[0]])  # those of students that are no longer searched go
-    assert [r.student for r in read_rankings(prepared)] == ["auto:1"]
-    keep_rankings(prepared, [])
-    assert read_rankings(prepared) == ()
-
-
 def test_only_what_differs_is_listed(two_runs):
     records, folders = two_runs(b={"fixed": {"batch_size": 64}})
     found = {c.key: c.values for c in changed(run_facts(records, leaderboard(records), folders))}
@@ -169,25 +143,3 @@ def test_only_what_differs_is_listed(two_runs):
     }
     one = [r for r in records if r.run == "a"]
     assert changed(run_facts(one, leaderboard(one), folders[:1])) == ()
-
-
-def test_a_progress_file_that_is_no_progress_file_is_passed_over(two_runs):
-    records, folders = two_runs()
-    (folders[0] / "progress.json").write_text('{"stage": 5}')
-    assert run_facts(records, leaderboard(records), folders)[0].described.stage == ""
-
-
-def test_trials_for_a_code_have_their_bytes_and_code_on_the_runs_page(make_trial, make_score):
-    records = [
-        make_score("s", run="synthetic"),
-        make_trial(0, dim=32, params={"output_dim": 32, "bits": 4}),
-        make_trial(1, dim=24, params={"output_dim": 24, "bits": 1}),
-    ]
-    board = leaderboard(records)
-    (run,) = run_facts(records, board)
-    text = render_run(run, records, board, "T")
-    (table,) = re.findall(r'<table id="trial-table".*?</table>', text, re.S)
-    cells = [
-        re.findall(r'<td data-v="(\d+)">[\d,]+</td><td class="text">(\w+)</td>', row) for row in table.split("<tr ")
-    ]
-    assert cells[2:] == [[("16", "int4")], [("3", "binary")]]

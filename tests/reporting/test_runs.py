@@ -40,13 +40,6 @@ def test_a_student_chosen_anew_replaces_the_ones_before(make_score, tmp_path):
     assert [r.record_id for r in latest_scores(tmp_path)] == ["t", "old 0", "old 1", "new"]
 
 
-def test_confirmations_are_read_after_the_trials(make_score, make_trial, tmp_path):
-    append_records(tmp_path / "scores.jsonl", [make_score("s")])
-    append_records(tmp_path / "trials.jsonl", [make_trial(0)])
-    append_records(tmp_path / "confirmations.jsonl", [make_trial(0, seed=1, confirms=True)])
-    assert [(r.kind, r.seed) for r in read_runs([tmp_path])] == [("score", 0), ("trial", 0), ("trial", 1)]
-
-
 def test_a_folder_of_several_runs_stands_for_them(make_score, tmp_path):
     for method in ("mcr2", "hpd"):
         append_records(tmp_path / "all" / method / "scores.jsonl", [make_score("s", run=f"all/{method}")])

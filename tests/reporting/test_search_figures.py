@@ -9,7 +9,7 @@ import pytest
 
 from distilbench.reporting import colours
 from distilbench.reporting.plots import search_plots
-from distilbench.reporting.search_figures import MOST_CURVES, MOST_MARKS, search_figures
+from distilbench.reporting.search_figures import search_figures
 
 
 def drawn(records, palette=colours.LIGHT):
@@ -70,21 +70,6 @@ def test_few_trials_have_no_importance_and_the_page_says_why(search):
     plots, absent = search_plots(search(12, params={"lr": 0.1}))
     assert plots.keys() == {"history", "curves"} and "the same settings" in absent[0]
     assert search_plots([]) == ({}, [])
-
-
-def test_curves_are_grey_where_a_trial_was_stopped(make_trial):
-    trials = [make_trial(n, state="PRUNED" if n % 2 else "COMPLETE", objective=70.0 + n) for n in range(4)]
-    figures, captions, _ = drawn(trials)
-    shades = {trace["name"]: trace["line"] for trace in figures["curves"]["data"]}
-    assert [shades[f"Trial {n}"]["color"] == colours.LIGHT.muted for n in range(4)] == [False, True, False, True]
-    assert [shades[f"Trial {n}"]["width"] > 1 for n in range(4)] == [False, False, True, False]
-    assert figures["curves"]["data"][0]["x"] == [100, 200, 300] and "Drawn" not in captions["curves"]
-
-
-def test_of_thousands_of_trials_some_are_drawn(search):
-    figures, captions, _ = drawn(search(3001))
-    assert len(figures["curves"]["data"]) <= MOST_CURVES + 1 and "of 3,001 trials" in captions["curves"]
-    assert all(len(trace["x"]) <= MOST_MARKS for trace in (*figures["history"]["data"], *figures["slices"]["data"]))
 
 
 def test_values_that_no_axis_can_place(search):

@@ -12,12 +12,10 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.evaluation.predictions import Predictions, predictions_path, value_items
 from distilbench.records import Score, ScoreRecord, append_records
+from distilbench.reporting.board import DEV, TEST, leaderboard, notices
 from distilbench.reporting.choice import ServingBudget, best_under
 from distilbench.reporting.comparison import compare_rows
-from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import write_report
-from distilbench.reporting.quality_figures import compute_quality, draw_quality, quality_caption
-from distilbench.reporting.table import DEV, TEST, leaderboard, notices
 
 RNG = np.random.default_rng(0)
 HITS = RNG.uniform(size=400)
@@ -62,13 +60,6 @@ def test_dev_and_the_test_score_are_of_what_was_selected_by(make_score: Any) -> 
     sts = [board.cell(r, "sts_average").value for r in board.rows[1:]]
     assert sts[0] < sts[1] and [board.cell(r, "sts:STSB").value is not None for r in board.rows] == [True] * 3
     assert any("selected by nDCG@10 on dev" in line for line in notices(board))
-
-
-def test_without_a_test_set_rows_are_in_the_order_of_dev(make_score: Any) -> None:
-    records = [searched(make_score, name, dev, None) for name, dev in (("low", 40.0), ("high", 50.0), ("mid", 45.0))]
-    board = leaderboard(records)
-    assert [row.name for row in board.rows] == ["high", "mid", "low"]
-    assert {board.cell(row, TEST).value for row in board.rows} == {None}
 
 
 def test_a_mix_has_a_test_score_where_all_its_parts_have(make_score: Any) -> None:
@@ -144,13 +135,6 @@ def test_ties_and_choices_are_by_a_paired_bootstrap_of_its_queries(make_score: A
     assert behind == pytest.approx(board.cell(rows["as good"], TEST).value - board.cell(rows["large"], TEST).value)
 
 
-def test_values_that_are_not_the_records_own_are_not_taken(make_score: Any, tmp_path: Path) -> None:
-    record = kept(tmp_path, searched(make_score, "x", 0.0, 0.0), HITS, HITS)
-    scores = [s.model_copy(update={"value": s.value - 1}) for s in record.scores]
-    ties = compare_rows(leaderboard([record.model_copy(update={"scores": scores})]), [tmp_path])
-    assert not ties.ties and ties.without == ["x"]
-
-
 def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
     record = make_score("faithful", select="fidelity", indexes=[])
     scores = [score("selection", "fidelity", "dev", "fidelity", 81.0)]
@@ -171,13 +155,3 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
     assert "STS12" not in page.split('id="papers"')[0] and "Test STS" not in page
     lines = (tmp_path / "report" / "leaderboard.md").read_text().splitlines()
     assert [line.count("80.00") for line in lines if line.startswith("| faithful")] == [1]
-
-
-def test_figures_say_what_their_quality_is(make_score: Any) -> None:
-    for board, title, told in (
-        (board_of(make_score), "Test nDCG@10", "nDCG@10 x 100 on the test sets: "),
-        (leaderboard([make_score("s")]), "Test STS average", "STS average x 100 on the test sets: STS12, STS13"),
-    ):
-        data = compute_quality(board, encoder_lines(board))
-        assert quality_caption(data).startswith(told)
-        assert draw_quality(data).layout.yaxis.title.text.startswith(title)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import leaderboard
 
 
 def values(board, costs):
@@ -35,28 +35,9 @@ def test_times_of_another_setting_are_left_out(make_score):
     assert found["c"] == (None, None, None) and found["a"][0] is not None
 
 
-def test_codes_have_their_own_index(make_score):
-    record = make_score("a")
-    own = record.indexes[0].model_copy(update={"kind": "binary", "bytes": 160_000, "ms_per_1000_queries": 2.0})
-    coded = record.model_copy(
-        update={"quantisation": "binary", "bytes_per_vector": 8, "record_id": "q", "indexes": [*record.indexes, own]}
-    )
-    board = leaderboard([coded])
-    assert values(board, serving_costs(board))["a"] == (160_000, 2.0, None)
-
-
 def test_seeds_are_averaged_and_nothing_measured_is_no_column(make_score):
     board = leaderboard([make_score("a", seed=s, record_id=f"{s}", latency_ms=m) for s, m in ((0, 4.0), (1, 5.0))])
     (row,) = board.rows
     assert serving_costs(board).rows[row.anchor].sentences_per_s.value == pytest.approx((250 + 200) / 2)
     bare = serving_costs(leaderboard([make_score("a", indexes=[])]))
     assert (bare.searched, bare.speed) == ("", "")
-
-
-def test_of_settings_of_as_many_rows_the_largest_is_shown(make_score):
-    """Whatever the order in which a process walks through a set of texts."""
-    record = make_score("a")
-    [flat] = [cost for cost in record.indexes if cost.kind == "flat"]
-    others = [flat.model_copy(update={"set": name, "documents": 7_000}) for name in ("faq", "trecqa", "scifact", "nq")]
-    board = leaderboard([record.model_copy(update={"indexes": [*others, flat]})])
-    assert serving_costs(board).searched.startswith("exact search of quora, 20,000 documents")

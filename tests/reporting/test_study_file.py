@@ -20,10 +20,9 @@ from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
-from distilbench.reporting.comparison import Comparison, compare_rows
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.study_file import read_study, write_study
-from distilbench.reporting.table import leaderboard
 from distilbench.storage.files import write_json
 
 ROOT = Path(__file__).parents[2]
@@ -115,21 +114,6 @@ def test_the_pages_are_built_again_to_the_byte_without_the_run(make_run: Callabl
     assert all("config.json was not there" in page.read_text() for page in (tmp_path / "bare" / "runs").iterdir())
 
 
-def test_what_a_budget_chooses_is_kept_too(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    """Kept cosines do not tell "similar" from the smaller "good too", which the records alone do."""
-    report(make_run(rows=("similar", "good too")), "--out", tmp_path / "first")
-    report(tmp_path / "first", "--out", tmp_path / "again")
-    append_records(tmp_path / "bare.jsonl", read_records(tmp_path / "first" / "records.jsonl.xz"))
-    report(tmp_path / "bare.jsonl", "--out", tmp_path / "bare")
-
-    def largest(name: str) -> bool:
-        text = (tmp_path / name / "index.html").read_text()
-        table = text.split('<table id="budgets"')[1].split("</table>")[0]
-        return ">similar</a>" in table
-
-    assert largest("first") == largest("again") != largest("bare")
-
-
 def test_two_files_do_not_share_their_letters(make_run: Callable[..., Path], tmp_path: Path) -> None:
     for name, rows in (("one", ("teacher", "good", "worse")), ("two", ("teacher", "good too"))):
         report(make_run(name, rows), "--out", tmp_path / name)
@@ -154,16 +138,6 @@ def test_comparisons_of_other_rows_are_not_taken(make_run: Callable[..., Path], 
     write_study(tmp_path / "fewer.jsonl.xz", kept, study.runs, study.report)
     assert report(tmp_path / "fewer.jsonl.xz", "--out", tmp_path / "fewer").exit_code == 0
     assert set(letters(tmp_path / "fewer").values()) == {""}
-
-
-def test_comparisons_come_back_as_they_were(make_run: Callable[..., Path]) -> None:
-    run = make_run()
-    study = read_study([run])
-    board = leaderboard(study.records)
-    compared = compare_rows(board, [run])
-    [group] = compared.dev
-    assert len(group.rows) == 5 and 0 < len(group.alike) < 10
-    assert Comparison.model_validate_json(compared.model_dump_json()) == compared and compared.is_of(board)
 
 
 def test_what_a_file_says_is_escaped(make_run: Callable[..., Path], tmp_path: Path) -> None:

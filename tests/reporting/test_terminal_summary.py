@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from distilbench.records import ScoreRecord
-from distilbench.reporting.table import leaderboard
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.terminal_summary import best_students, student_table, terminal_summary
 
 
@@ -47,13 +47,6 @@ def test_trained_for_a_code_it_is_the_code_that_stands_for_the_student(make_scor
     other = {"output_dim": 32, "bits": 8}
     rival = seeds(make_score, "rival", [69.0], hyperparameters=other, dim=32, quantisation="int8", bytes_per_vector=32)
     assert [row.name for row in best_students(leaderboard([*own, *whole, *rival]))] == ["own"]
-
-
-def test_columns_that_nothing_is_in_are_left_out(make_score) -> None:
-    records = [r.model_copy(update={"indexes": []}) for r in seeds(make_score, "s", [70.0], dim=64)]
-    records = [r.model_copy(update={"scores": [s for s in r.scores if s.task == "sts"]}) for r in records]
-    assert re.split(r" {2,}", student_table(leaderboard(records))[0].strip()) == ["Bytes", "STS average", "Dev"]
-    assert student_table(leaderboard([])) == ["No student was scored."]
 
 
 def test_what_to_take_says_what_it_keeps_and_how_to_export_it(make_score) -> None:

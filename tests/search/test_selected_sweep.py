@@ -10,8 +10,8 @@ from run_command import Command
 from typer.testing import CliRunner
 
 from distilbench.cli import app
+from distilbench.reporting.board import DEV, TEST, leaderboard
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.table import DEV, TEST, leaderboard
 
 SPACE = """
 method: mcr2

@@ -27,8 +27,6 @@ from distilbench.reporting.student_labels import start_label, start_labels
 from distilbench.selection import STS, Selection
 
 CONFIDENCE = 0.95
-DIAGNOSTICS = {"effective_rank": "Effective rank", "variance": "Variance"}
-"""Rung metrics that tell a collapsed student: columns of the trial table where a trial has them."""
 
 
 class Cell(NamedTuple):
@@ -144,21 +142,6 @@ class CostRow(NamedTuple):
     measured: Mapping[str, Cell]
 
 
-class TrialTable(NamedTuple):
-    """The trials of the search worth listing. `total` and `states` count all of them, listed or not.
-
-    `confirmations`: trainings that repeat one of them with another seed; they are counted only here.
-    `diagnostics` are the keys of DIAGNOSTICS that a rung of any trial has.
-    """
-
-    shown: tuple[TrialRecord, ...]
-    total: int
-    states: Mapping[str, int]
-    confirmations: int
-    runs: tuple[str, ...]
-    diagnostics: tuple[str, ...]
-
-
 def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     """Make the leaderboard of the score records in `records`, whose trials say which students were chosen.
 
@@ -174,13 +157,15 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     columns = columns_of(scored, selection)
     rows = [_row([seeds[seed] for seed in sorted(seeds)], columns) for seeds in encoders.values()]
     firsts = [row.record for row in rows]
-    names = _names(firsts)
-    rows = [row._replace(name=names[id(row.record)]) for row in rows]
-    means = {id(row.record): row.values for row in rows}
-    rows = [_with_retention(row, means.get(id(teacher_of(row.record, firsts)))) for row in rows]
+    names, means = _names(firsts), {id(row.record): row.values for row in rows}
     pareto, best, chosen = set(_pareto(rows)), set(_best_in_bytes(rows)), _chosen(rows, records)
     rows = [
-        row._replace(pareto=row.anchor in pareto, best_in_bytes=row.anchor in best, chosen=row.anchor in chosen)
+        _with_retention(row, means.get(id(teacher_of(row.record, firsts))))._replace(
+            name=names[id(row.record)],
+            pareto=row.anchor in pareto,
+            best_in_bytes=row.anchor in best,
+            chosen=row.anchor in chosen,
+        )
         for row in rows
     ]
     board = Leaderboard(columns, (), selection)
@@ -230,20 +215,18 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     if not rows:
         return ("There is no score record yet: nothing to rank.",)
     lines += list(_seed_notices(board))
-    if any(row.test.value is not None for row in rows):
+    tested = [row for row in rows if row.test.value is not None]
+    if tested:
         students = any(row.record.role == "student" for row in rows)
         chosen = f"Students were selected by {board.selection.title} on dev. " if students else ""
         lines.append(f"{chosen}The test score is {board.columns[0].help}.")
-    without = sum(row.test.value is None for row in rows)
-    if without and without < len(rows):
-        lines.append(f"Without a test score, since a set is missing there: {without} of {len(rows)} rows.")
-    orphans = sum(bool(r.record.teacher) and r.test.value is not None and r.test.retention is None for r in rows)
-    if orphans:
+        if without := len(rows) - len(tested):
+            lines.append(f"Without a test score, since a set is missing there: {without} of {len(rows)} rows.")
+    if orphans := sum(bool(row.record.teacher) and row.test.retention is None for row in tested):
         lines.append(f"Without retention, since their teacher has no float32 row on the same corpus: {orphans} rows.")
-    corpora = {row.record.compared_on for row in rows}
-    if len(corpora) > 1:
+    if len(board.corpora) > 1:
         lines.append(
-            f"The rows come from {len(corpora)} different corpora. The Pareto front and the best in so many bytes "
+            f"The rows come from {len(board.corpora)} different corpora. The Pareto front and the best in so many bytes "
             "are taken within each; do not compare rows across them."
         )
     return tuple(lines)
@@ -261,39 +244,6 @@ def index_rows(board: Leaderboard) -> tuple[CostRow, ...]:
             measured = {f: mean_cell([finite(float(getattr(cost, f))) for cost in costs]) for f in fields}
             lines.append(CostRow(row, costs[0], measured))
     return tuple(lines)
-
-
-def unique_trials(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[TrialRecord, ...]:
-    """The trials by run (in order of appearance), number and seed; of a trial recorded twice, the last record."""
-    latest: dict[str, dict[str, TrialRecord]] = {}
-    for record in records:
-        if isinstance(record, TrialRecord):
-            latest.setdefault(record.run, {})[_trial(record)] = record
-    return tuple(t for trials in latest.values() for t in sorted(trials.values(), key=lambda t: (t.number, t.seed)))
-
-
-def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) -> TrialTable:
-    """All trials when there are at most `limit`; else those with the highest objective and a sixth without any."""
-    if limit < 1:
-        raise ValueError(f"limit is {limit}, expected 1 or more")
-    distinct = unique_trials(records)
-    trials = tuple(t for t in distinct if not t.confirms)
-    shown = trials
-    if len(trials) > limit:
-        ranked = sorted((t for t in trials if finite(t.objective) is not None), key=lambda t: -(t.objective or 0.0))
-        silent = [t for t in trials if finite(t.objective) is None][: limit // 6]
-        kept_ids = {id(t) for t in [*ranked[: limit - len(silent)], *silent]}
-        shown = tuple(t for t in trials if id(t) in kept_ids)
-    runs = tuple(dict.fromkeys(t.run for t in trials))
-    present = {key for t in trials for rung in t.rungs for key in rung.metrics}
-    diagnostics = tuple(key for key in DIAGNOSTICS if key in present)
-    states = dict(Counter(str(t.state) for t in trials))
-    return TrialTable(shown, len(trials), states, len(distinct) - len(trials), runs, diagnostics)
-
-
-def last_metric(trial: TrialRecord, key: str) -> float | None:
-    """The metric at the trial's last rung; None where that rung has none or it is not finite."""
-    return finite(trial.rungs[-1].metrics.get(key)) if trial.rungs else None
 
 
 def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
@@ -424,16 +374,9 @@ def _best_in_bytes(rows: Iterable[Row]) -> Iterator[str]:
 def _encoder(r: ScoreRecord) -> str:
     """What identifies an encoder: everything about it but its seed, and what follows from that."""
     named = (r.run, r.role, r.method, r.configuration, r.label, r.teacher, r.start, r.corpus_fingerprint)
-    return _json([*named, r.dim, r.bytes_per_vector, r.quantisation, r.hyperparameters])
-
-
-def _trial(t: TrialRecord) -> str:
-    """What identifies a trial within its run; its number alone does not where a run has several seeds or methods."""
-    return _json([t.number, t.seed, t.method, t.dim, t.params])
-
-
-def _json(values: Sequence[object]) -> str:
-    return json.dumps(values, sort_keys=True, default=str)
+    return json.dumps(
+        [*named, r.dim, r.bytes_per_vector, r.quantisation, r.hyperparameters], sort_keys=True, default=str
+    )
 
 
 def _order(board: Leaderboard, row: Row) -> tuple[bool, bool, float, float, str]:

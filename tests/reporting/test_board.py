@@ -7,11 +7,9 @@ import math
 import pytest
 from scipy import stats
 
-from distilbench.encoders.encoder import EncoderSpec
-from distilbench.encoders.student import describe_student
-from distilbench.reporting import table
+from distilbench.reporting import board as boards
+from distilbench.reporting import trainings
 from distilbench.reporting.recommendation import answer
-from distilbench.reporting.student_labels import start_labels
 
 TEACHER = {"role": "teacher", "dim": 384}
 
@@ -21,34 +19,24 @@ def by_label(board):
 
 
 def test_average_is_the_mean_over_all_sets_and_retention_is_of_the_teachers_own(make_score):
-    board = table.leaderboard([make_score("t", 80.0, **TEACHER), make_score("s", 76.0)])
+    board = boards.leaderboard([make_score("t", 80.0, **TEACHER), make_score("s", 76.0)])
     assert board.sts_sets == ("STS12", "STS13", "STS14", "STSB")
-    cell = board.cell(by_label(board)["s"], table.TEST)
+    cell = board.cell(by_label(board)["s"], boards.TEST)
     # offsets -8 +1 -2 +3: mean -1.5
     assert cell.value == pytest.approx(74.5)
     assert cell.retention == pytest.approx(100 * 74.5 / 78.5)
     assert board.cell(by_label(board)["s"], "sts:STS12").retention == pytest.approx(100 * 68 / 72)
-    assert board.cell(by_label(board)["s"], table.DEV).retention == pytest.approx(100 * 80 / 84)
+    assert board.cell(by_label(board)["s"], boards.DEV).retention == pytest.approx(100 * 80 / 84)
     assert board.cell(by_label(board)["s"], "mrr10:quora").value == pytest.approx(56)
-    assert board.cell(by_label(board)["t"], table.TEST).retention == pytest.approx(100)
-
-
-def test_row_without_a_set_has_no_average_rather_than_another_one(make_score):
-    board = table.leaderboard([make_score("t", 80.0, **TEACHER), make_score("s", 76.0, skip=("STS13",))])
-    row = by_label(board)["s"]
-    assert board.cell(row, table.TEST) == table.MISSING
-    assert board.cell(row, "sts:STS13") == table.MISSING
-    assert board.cell(row, "sts:STS12").value == pytest.approx(68)
-    assert not row.pareto
-    assert any("1 of 2 rows" in notice for notice in table.notices(board))
+    assert board.cell(by_label(board)["t"], boards.TEST).retention == pytest.approx(100)
 
 
 def test_nan_is_missing(make_score):
     record = make_score("s", 76.0)
     broken = record.scores[0].model_copy(update={"value": math.nan})
-    board = table.leaderboard([record.model_copy(update={"scores": [broken, *record.scores[1:]]})])
-    assert board.cell(board.rows[0], "sts:STS12") == table.MISSING
-    assert board.cell(board.rows[0], table.TEST) == table.MISSING
+    board = boards.leaderboard([record.model_copy(update={"scores": [broken, *record.scores[1:]]})])
+    assert board.cell(board.rows[0], "sts:STS12") == boards.MISSING
+    assert board.cell(board.rows[0], boards.TEST) == boards.MISSING
 
 
 @pytest.mark.parametrize(
@@ -67,12 +55,12 @@ def test_nan_is_missing(make_score):
     ],
 )
 def test_pareto(make_score, rows, front):
-    board = table.leaderboard([make_score(label, quality, dim=dim) for label, dim, quality in rows])
+    board = boards.leaderboard([make_score(label, quality, dim=dim) for label, dim, quality in rows])
     assert {row.record.label for row in board.rows if row.pareto} == front
 
 
 def test_pareto_and_best_are_taken_within_a_corpus(make_score):
-    board = table.leaderboard(
+    board = boards.leaderboard(
         [make_score("a", 70.0), make_score("b", 71.0), make_score("c", 60.0, corpus_fingerprint="e" * 64)]
     )
     rows = by_label(board)
@@ -80,22 +68,11 @@ def test_pareto_and_best_are_taken_within_a_corpus(make_score):
     assert rows["b"].best_in_bytes
     # alone in its bytes and corpus: nothing to be best of
     assert not rows["c"].best_in_bytes
-    assert any("2 different corpora" in notice for notice in table.notices(board))
-
-
-def test_a_baseline_can_be_best_in_its_bytes_but_the_teacher_is_apart(make_score):
-    board = table.leaderboard(
-        [
-            make_score("t", 80.0, role="teacher"),
-            make_score("pca", 77.0, role="baseline", method="pca"),
-            make_score("s", 76.0),
-        ]
-    )
-    assert [row.record.label for row in board.rows if row.best_in_bytes] == ["pca"]
+    assert any("2 different corpora" in notice for notice in boards.notices(board))
 
 
 def test_teacher_first_then_by_average_and_missing_last(make_score):
-    board = table.leaderboard(
+    board = boards.leaderboard(
         [
             make_score("low", 60.0),
             make_score("none", 90.0, skip=("STS12",)),
@@ -107,7 +84,7 @@ def test_teacher_first_then_by_average_and_missing_last(make_score):
 
 
 def test_retention_needs_the_same_teacher_on_the_same_corpus_and_prefers_the_same_run(make_score):
-    board = table.leaderboard(
+    board = boards.leaderboard(
         [
             make_score("t", 80.0, **TEACHER),
             make_score("t-other-run", 90.0, run="other", **TEACHER),
@@ -117,41 +94,16 @@ def test_retention_needs_the_same_teacher_on_the_same_corpus_and_prefers_the_sam
         ]
     )
     rows = by_label(board)
-    assert board.cell(rows["s"], table.TEST).retention == pytest.approx(100 * 74.5 / 78.5)
-    assert board.cell(rows["orphan"], table.TEST).retention is None
-    assert board.cell(rows["elsewhere"], table.TEST).retention is None
-
-
-def test_a_record_written_twice_counts_once(make_score):
-    board = table.leaderboard([make_score("s", 70.0), make_score("s", 72.0)])
-    assert [board.cell(row, table.TEST).value for row in board.rows] == [pytest.approx(70.5)]
-
-
-@pytest.mark.parametrize(
-    ("values", "half_width"),
-    [
-        # by hand, quantiles from a printed t table: t(0.975, 2) = 4.302653, sd 1, sqrt(3)
-        ([1.0, 2.0, 3.0], 4.302653 / math.sqrt(3)),
-        # t(0.975, 1) = 12.70620, sd sqrt(2), sqrt(2)
-        ([1.0, 3.0], 12.70620),
-        # t(0.975, 4) = 2.776445, sd sqrt(2.5), sqrt(5)
-        ([70.0, 71.0, 72.0, 73.0, 74.0], 2.776445 * math.sqrt(2.5 / 5)),
-        # equal seeds: no spread at all
-        ([0.1 + 0.2] * 3, 0.0),
-        # one seed, none: nothing to compute it from
-        ([70.0], None),
-        ([], None),
-    ],
-)
-def test_interval_by_hand(values, half_width):
-    assert table.interval(values) == (None if half_width is None else pytest.approx(half_width, rel=1e-6))
+    assert board.cell(rows["s"], boards.TEST).retention == pytest.approx(100 * 74.5 / 78.5)
+    assert board.cell(rows["orphan"], boards.TEST).retention is None
+    assert board.cell(rows["elsewhere"], boards.TEST).retention is None
 
 
 def test_interval_is_scipys_own():
     values = [81.2, 80.7, 81.9, 80.1, 81.4, 82.6]
     mean = sum(values) / len(values)
     low, high = stats.t.interval(0.95, len(values) - 1, loc=mean, scale=stats.sem(values))
-    cell = table.mean_cell(values)
+    cell = boards.mean_cell(values)
     assert (cell.value - cell.interval, cell.value + cell.interval) == (pytest.approx(low), pytest.approx(high))
     assert cell.seeds == 6
 
@@ -165,10 +117,10 @@ def seeds_of(make_score, label, qualities, **changes):
 
 def test_seeds_of_an_encoder_are_one_row_of_means(make_score):
     teacher = make_score("t", 80.0, **TEACHER)
-    board = table.leaderboard([*seeds_of(make_score, "s", [75.0, 76.0, 78.0]), teacher])
+    board = boards.leaderboard([*seeds_of(make_score, "s", [75.0, 76.0, 78.0]), teacher])
     assert [row.record.label for row in board.rows] == ["t", "s"]
     t, s = board.rows
-    cell = board.cell(s, table.TEST)
+    cell = board.cell(s, boards.TEST)
     # averages per seed 73.5, 74.5, 76.5: mean 74 5/6, sd sqrt(7/3), t(0.975, 2) = 4.302653
     assert cell.value == pytest.approx(74 + 5 / 6)
     assert cell.interval == pytest.approx(4.302653 * math.sqrt(7 / 3) / math.sqrt(3), rel=1e-6)
@@ -180,24 +132,8 @@ def test_seeds_of_an_encoder_are_one_row_of_means(make_score):
         (1, "s-1", pytest.approx(74.5)),
         (2, "s-2", pytest.approx(76.5)),
     ]
-    alone = board.cell(t, table.TEST)
+    alone = board.cell(t, boards.TEST)
     assert (alone.interval, alone.seeds, alone.retention) == (None, 1, pytest.approx(100))
-
-
-def test_the_interval_of_an_average_is_of_the_seeds_averages_not_of_the_sets_intervals(make_score):
-    # STS12 and STS13 move in opposite directions from seed to seed: the average does not move at all.
-    records = []
-    for seed, shift in enumerate((-2.0, 0.0, 2.0)):
-        record = make_score("s", 76.0, seed=seed, record_id=f"s-{seed}")
-        moved = {"STS12": shift, "STS13": -shift}
-        scores = [
-            s.model_copy(update={"value": s.value + moved.get(s.set, 0.0)}) if s.split == "test" else s
-            for s in record.scores
-        ]
-        records.append(record.model_copy(update={"scores": scores}))
-    board = table.leaderboard(records)
-    assert board.cell(board.rows[0], table.TEST).interval == pytest.approx(0.0, abs=1e-9)
-    assert board.cell(board.rows[0], "sts:STS12").interval == pytest.approx(4.302653 * 2 / math.sqrt(3), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -221,58 +157,35 @@ def test_the_interval_of_an_average_is_of_the_seeds_averages_not_of_the_sets_int
 def test_what_identifies_an_encoder_makes_a_row_of_its_own(make_score, change):
     first = make_score("s", 75.0)
     other = first.model_copy(update={"seed": 1, "record_id": "other", **change})
-    assert len(table.leaderboard([first, other]).rows) == 2
-
-
-def test_order_of_hyperparameters_and_trial_do_not_split_an_encoder(make_score):
-    first = make_score("s", 75.0, hyperparameters={"a": 1, "b": 2})
-    second = make_score("s", 76.0, hyperparameters={"b": 2, "a": 1}, seed=1, record_id="second", trial=9, model="m")
-    (row,) = table.leaderboard([second, first]).rows
-    assert [x.record.seed for x in row.seeds] == [0, 1] and row.record.seed == 0
-    # a link to the row stays the same when seeds are added
-    assert row.anchor == table.leaderboard([first]).rows[0].anchor
-
-
-def test_a_seed_recorded_anew_is_no_second_seed(make_score):
-    board = table.leaderboard([make_score("s", 70.0), make_score("s", 72.0, record_id="again")])
-    cell = board.cell(board.rows[0], table.TEST)
-    assert (len(board.rows), cell.value, cell.interval, cell.seeds) == (1, pytest.approx(70.5), None, 1)
+    assert len(boards.leaderboard([first, other]).rows) == 2
 
 
 def test_a_seed_without_a_set_is_left_out_of_that_mean_and_said(make_score):
     records = seeds_of(make_score, "s", [75.0, 77.0])
     records.append(make_score("s", 99.0, seed=2, record_id="s-2", skip=("STS13",)))
-    board = table.leaderboard(records)
+    board = boards.leaderboard(records)
     (row,) = board.rows
-    average = board.cell(row, table.TEST)
+    average = board.cell(row, boards.TEST)
     assert (average.value, average.seeds) == (pytest.approx(74.5), 2)
     assert board.cell(row, "sts:STS12").seeds == 3
-    assert any("fewer seeds than the row has" in notice for notice in table.notices(board))
-
-
-def test_pareto_and_best_go_by_means(make_score):
-    # The lucky seed alone would beat the other row; the mean does not.
-    board = table.leaderboard([*seeds_of(make_score, "lucky", [60.0, 80.0]), make_score("sound", 75.0)])
-    rows = by_label(board)
-    assert rows["sound"].pareto and rows["sound"].best_in_bytes
-    assert not rows["lucky"].pareto and not rows["lucky"].best_in_bytes
+    assert any("fewer seeds than the row has" in notice for notice in boards.notices(board))
 
 
 def test_what_is_said_about_seeds(make_score):
-    one = table.leaderboard([make_score("a"), make_score("b", seed=1)])
-    assert one.one_seed and "One seed: no interval" in table.notices(one)[0]
+    one = boards.leaderboard([make_score("a"), make_score("b", seed=1)])
+    assert one.one_seed and "One seed: no interval" in boards.notices(one)[0]
     three = seeds_of(make_score, "a", [75.0, 76.0, 77.0])
-    some = table.leaderboard([*three, make_score("t", **TEACHER)])
+    some = boards.leaderboard([*three, make_score("t", **TEACHER)])
     assert not some.one_seed
-    assert "1 of 2 rows are means over 3 seeds, ±" in table.notices(some)[0]
-    assert "other rows, which have one seed" in table.notices(some)[0]
-    every = table.notices(table.leaderboard([*three, *seeds_of(make_score, "b", [75.0, 76.0])]))
+    assert "1 of 2 rows are means over 3 seeds, ±" in boards.notices(some)[0]
+    assert "other rows, which have one seed" in boards.notices(some)[0]
+    every = boards.notices(boards.leaderboard([*three, *seeds_of(make_score, "b", [75.0, 76.0])]))
     assert "2 of 2 rows are means over 2 to 3 seeds" in every[0]
     assert not any("one seed" in notice for notice in every)
 
 
 def test_best_in_bytes_is_taken_over_dimensions_and_codes_and_pareto_over_all(make_score):
-    board = table.leaderboard(
+    board = boards.leaderboard(
         [
             make_score("teacher", 90.0, **TEACHER),
             make_score("teacher's int4", 73.0, role="teacher", dim=128, quantisation="int4", bytes_per_vector=64),
@@ -289,30 +202,18 @@ def test_best_in_bytes_is_taken_over_dimensions_and_codes_and_pareto_over_all(ma
     assert {row.name for row in board.rows if row.pareto} == {*("teacher", "full", "int4 of twice as many", "binary")}
 
 
-def test_the_teachers_own_code_can_be_best_in_its_bytes(make_score):
-    signs = make_score("t", 76.0, role="teacher", dim=384, quantisation="binary", bytes_per_vector=48)
-    student = make_score("s", 75.0, dim=96, quantisation="int4", bytes_per_vector=48)
-    board = table.leaderboard([make_score("t", 80.0, record_id="whole", **TEACHER), signs, student])
-    assert [row.record for row in board.rows if row.best_in_bytes] == [signs]
-
-
 def test_retention_is_of_the_float32_teacher(make_score):
     teacher, later = make_score("t", 80.0, **TEACHER), "2002-01-01T00:00:00Z"
     small = make_score("t8", 60.0, quantisation="int8", bytes_per_vector=384, **TEACHER)
     small = small.model_copy(update={"provenance": small.provenance.model_copy(update={"created_at": later})})
-    board = table.leaderboard([teacher, small, make_score("s", 76.0)])
-    assert board.cell(by_label(board)["s"], table.TEST).retention == pytest.approx(100 * 74.5 / 78.5)
-    alone = table.leaderboard([small, make_score("s", 76.0)])
-    assert board.cell(by_label(alone)["s"], table.TEST).retention is None
-
-
-def test_a_row_is_called_by_its_configuration(make_score):
-    board = table.leaderboard([make_score("HPD d=64", configuration="HPD-MiniLM-64"), make_score("plain", 60.0)])
-    assert [row.name for row in board.rows] == ["HPD-MiniLM-64", "plain"]
+    board = boards.leaderboard([teacher, small, make_score("s", 76.0)])
+    assert board.cell(by_label(board)["s"], boards.TEST).retention == pytest.approx(100 * 74.5 / 78.5)
+    alone = boards.leaderboard([small, make_score("s", 76.0)])
+    assert board.cell(by_label(alone)["s"], boards.TEST).retention is None
 
 
 def test_pair_columns_are_the_metrics_there_are_on_test_else_on_dev(make_score, make_pairs):
-    board = table.leaderboard(
+    board = boards.leaderboard(
         [
             make_score("a", pairs=[*make_pairs(80.0), *make_pairs(50.0, split="dev")]),
             make_score("b", pairs=make_pairs(70.0, "SICK", "dev", ("pearson", "spearman"))),
@@ -330,69 +231,38 @@ def test_pair_columns_are_the_metrics_there_are_on_test_else_on_dev(make_score, 
     assert board.cell(rows["a"], "pairs:QQP:f1").value == pytest.approx(81.0)
     assert board.cell(rows["b"], "pairs:SICK:pearson:dev").value == pytest.approx(70.0)
     # a dev score never stands in a test column
-    assert board.cell(rows["c"], "pairs:QQP:accuracy") == table.MISSING
-
-
-def test_pair_scores_do_not_touch_sts(make_score, make_pairs):
-    plain, paired = make_score("a"), make_score("a", pairs=make_pairs(10.0, "STSB", metrics=("pearson", "spearman")))
-    with_pairs, without = table.leaderboard([paired]), table.leaderboard([plain])
-    assert with_pairs.sts_sets == without.sts_sets
-    assert with_pairs.rows[0].values[: len(without.columns)] == without.rows[0].values
-
-
-def test_rows_of_pair_tasks_alone_are_a_leaderboard_too(make_score, make_pairs):
-    records = [make_score(n, scores=make_pairs(v), indexes=[]) for n, v in (("a", 70.0), ("b", 80.0))]
-    board = table.leaderboard(records)
-    assert board.sts_sets == () and len(board.rows) == 2
-    assert not any("average" in notice for notice in table.notices(board))
+    assert board.cell(rows["c"], "pairs:QQP:accuracy") == boards.MISSING
 
 
 def test_nothing_at_all():
-    board = table.leaderboard([])
-    assert board.rows == () and answer(board).recommendations == () and table.index_rows(board) == ()
-    assert "no score record" in table.notices(board)[0]
-    assert table.trial_table([]).total == 0
-
-
-def test_index_rows_follow_the_leaderboard(make_score):
-    board = table.leaderboard([make_score("low", 60.0), make_score("high", 70.0)])
-    assert [(item.row.record.label, item.cost.kind) for item in table.index_rows(board)] == [
-        ("high", "flat"),
-        ("high", "ivf"),
-        ("low", "flat"),
-        ("low", "ivf"),
-    ]
+    board = boards.leaderboard([])
+    assert board.rows == () and answer(board).recommendations == () and boards.index_rows(board) == ()
+    assert "no score record" in boards.notices(board)[0]
+    assert trainings.trial_table([]).total == 0
 
 
 def test_costs_of_seeds_are_means_per_index(make_seeded):
-    board = table.leaderboard(make_seeded())
+    board = boards.leaderboard(make_seeded())
     row = next(row for row in board.rows if row.name == "MCR2-32-float32")
-    flat, ivf = (item for item in table.index_rows(board) if item.row is row)
+    flat, ivf = (item for item in boards.index_rows(board) if item.row is row)
     assert (flat.cost.kind, ivf.cost.kind) == ("flat", "ivf")
-    assert flat.measured["mrr10"] == table.Cell(pytest.approx(50.0), None, pytest.approx(4.302653 / math.sqrt(3)), 3)
+    assert flat.measured["mrr10"] == boards.Cell(pytest.approx(50.0), None, pytest.approx(4.302653 / math.sqrt(3)), 3)
     assert ivf.measured["bytes"].value == ivf.cost.bytes
 
 
 def test_trial_table_keeps_the_best_and_some_failed_ones(make_trial):
     trials = [make_trial(n, objective=float(n)) for n in range(100)]
     trials += [make_trial(n, state="FAIL", objective=None) for n in range(100, 120)]
-    listed = table.trial_table(trials, limit=30)
+    listed = trainings.trial_table(trials, limit=30)
     assert listed.total == 120 and len(listed.shown) == 30
     assert listed.states == {"COMPLETE": 100, "FAIL": 20}
     assert [t.number for t in listed.shown] == [*range(75, 100), *range(100, 105)]
-    assert len(table.trial_table(trials, limit=120).shown) == 120
-    with pytest.raises(ValueError, match="limit is 0"):
-        table.trial_table(trials, limit=0)
-
-
-def test_a_trial_recorded_twice_counts_once(make_trial):
-    trials = table.unique_trials([make_trial(1, objective=1.0), make_trial(0), make_trial(1, objective=2.0)])
-    assert [(t.number, t.objective) for t in trials] == [(0, 70.0), (1, 2.0)]
+    assert len(trainings.trial_table(trials, limit=120).shown) == 120
 
 
 def test_trials_of_other_seeds_or_methods_with_the_same_number_stay_apart(make_trial):
     trials = [make_trial(0, seed=1), make_trial(0), make_trial(0, method="mcr2"), make_trial(0, params={"lr": 1.0})]
-    listed = table.trial_table([*trials, make_trial(0, objective=1.0)])
+    listed = trainings.trial_table([*trials, make_trial(0, objective=1.0)])
     assert listed.total == 4
     assert sorted((t.seed, t.method, t.objective) for t in listed.shown) == [
         (0, "hpd", 1.0),
@@ -406,12 +276,12 @@ def test_diagnostics_are_those_of_the_last_rung_and_may_be_absent(make_trial):
     old, new = make_trial(0), make_trial(1)
     rungs = [rung.model_copy(update={"metrics": {"effective_rank": 10.0 + k}}) for k, rung in enumerate(new.rungs)]
     new = new.model_copy(update={"rungs": rungs})
-    listed = table.trial_table([old, new])
+    listed = trainings.trial_table([old, new])
     assert listed.diagnostics == ("effective_rank",)
-    assert table.trial_table([old]).diagnostics == ()
-    assert table.last_metric(new, "effective_rank") == 12.0
-    assert table.last_metric(new, "variance") is None and table.last_metric(old, "variance") is None
-    assert table.last_metric(make_trial(2, steps=0), "variance") is None
+    assert trainings.trial_table([old]).diagnostics == ()
+    assert trainings.last_metric(new, "effective_rank") == 12.0
+    assert trainings.last_metric(new, "variance") is None and trainings.last_metric(old, "variance") is None
+    assert trainings.last_metric(make_trial(2, steps=0), "variance") is None
 
 
 def confirmed_pair(make_score, make_trial):
@@ -439,25 +309,25 @@ def confirmed_pair(make_score, make_trial):
 
 def test_rows_that_share_a_label_are_told_apart_by_their_trial(make_score, make_trial):
     records = confirmed_pair(make_score, make_trial)
-    rows = table.leaderboard(records).rows
+    rows = boards.leaderboard(records).rows
     assert sorted((row.name, row.record.quantisation) for row in rows) == [
         (f"s, trial {trial}", kind) for trial in (3, 7) for kind in ("float32", "int8")
     ]
     alone = [r for r in records if r.kind == "trial" or r.trial == 3]
-    assert {row.name for row in table.leaderboard(alone).rows} == {"s"}
+    assert {row.name for row in boards.leaderboard(alone).rows} == {"s"}
     # A comparison has names of its own; another run's label is no clash.
     named = [make_score("s", record_id=str(n), hyperparameters={"lr": n}, configuration=f"c{n}") for n in (1, 2)]
     other = make_score("s", record_id="o", run="other", trial=1)
-    assert [row.name for row in table.leaderboard([*named, other]).rows] == ["c1", "c2", "s"]
+    assert [row.name for row in boards.leaderboard([*named, other]).rows] == ["c1", "c2", "s"]
 
 
 def test_the_choice_is_the_highest_mean_objective_on_dev(make_score, make_trial):
     records = confirmed_pair(make_score, make_trial)
-    chosen = {row.record.trial: row.chosen for row in table.leaderboard(records).rows}
+    chosen = {row.record.trial: row.chosen for row in boards.leaderboard(records).rows}
     assert chosen == {3: False, 7: True}  # although trial 3 has the higher test average, and was first in the search
-    assert not any(row.chosen for row in table.leaderboard([r for r in records if r.kind == "score"]).rows)
+    assert not any(row.chosen for row in boards.leaderboard([r for r in records if r.kind == "score"]).rows)
     alone = [r for r in records if r.kind == "trial" or r.trial == 7]
-    assert not any(row.chosen for row in table.leaderboard(alone).rows)  # nothing competes with it
+    assert not any(row.chosen for row in boards.leaderboard(alone).rows)  # nothing competes with it
 
 
 def test_trials_for_a_code_compete_within_its_bytes_whatever_their_dimension(make_score, make_trial):
@@ -470,41 +340,27 @@ def test_trials_for_a_code_compete_within_its_bytes_whatever_their_dimension(mak
         coded = {"quantisation": kind, "bytes_per_vector": dim * bits // 8}
         records.append(make_score(f"s{trial}", record_id=f"{trial} coded", **common, **coded))
         records.append(make_trial(trial, dim=dim, params=params, objective=objective))
-    board = table.leaderboard(records)
+    board = boards.leaderboard(records)
     # in 16 bytes trial 1 is above trial 0, in both forms; trials 2 (8 bytes) and 3 (32 bytes) have no rival
     assert {row.record.record_id for row in board.rows if row.chosen} == {"1", "1 coded"}
-    rivals = {row.record.record_id: table.rivals(row.record) for row in board.rows}
+    rivals = {row.record.record_id: boards.rivals(row.record) for row in board.rows}
     assert rivals["0 coded"] == rivals["1 coded"] and rivals["0"] != rivals["0 coded"]
 
 
 def test_a_page_says_how_often_students_were_confirmed(make_score, make_trial):
     records = confirmed_pair(make_score, make_trial)
-    board = table.leaderboard(records)
+    board = boards.leaderboard(records)
     assert all(row.confirmed for row in board.rows)
-    assert any("confirmed with 2 seeds" in notice for notice in table.notices(board))
-    once = table.leaderboard([r for r in records if r.seed == 0])
+    assert any("confirmed with 2 seeds" in notice for notice in boards.notices(board))
+    once = boards.leaderboard([r for r in records if r.seed == 0])
     assert not any(row.confirmed for row in once.rows)
-    comparison = table.leaderboard([make_score("s", trial=None, seed=seed, record_id=str(seed)) for seed in (0, 1)])
-    assert not any("confirmed" in notice for notice in [*table.notices(once), *table.notices(comparison)])
-
-
-def test_confirmations_are_counted_apart_from_the_trials(make_score, make_trial):
-    found = table.trial_table(confirmed_pair(make_score, make_trial))
-    assert [(t.number, t.seed) for t in found.shown] == [(3, 0), (7, 0)]
-    assert (found.total, found.states, found.confirmations) == (2, {"COMPLETE": 2}, 2)
-
-
-def test_a_trial_that_was_not_finished_has_its_students_name_too(make_score):
-    whole = make_score("HPD d=64", 80.0, trial=3)
-    cut = make_score("HPD d=64", 70.0, trial=4, configuration="trial 4, interrupted after step 9", record_id="c")
-    named = make_score("HPD d=64", 75.0, trial=None, configuration="My HPD", record_id="n")
-    names = {row.name for row in table.leaderboard([whole, cut, named]).rows}
-    assert names == {"HPD d=64", "HPD d=64, trial 4, interrupted after step 9", "My HPD"}
+    comparison = boards.leaderboard([make_score("s", trial=None, seed=seed, record_id=str(seed)) for seed in (0, 1)])
+    assert not any("confirmed" in notice for notice in [*boards.notices(once), *boards.notices(comparison)])
 
 
 def test_students_of_several_starts_are_told_apart_by_them(make_score):
     def named(*records):
-        return sorted(row.name for row in table.leaderboard(records).rows)
+        return sorted(row.name for row in boards.leaderboard(records).rows)
 
     two, other_two, three, static = (
         make_score("HPD d=64", q, record_id=str(q), run=f"r{q}", start=f"big {start}")
@@ -540,13 +396,3 @@ def test_students_of_several_starts_are_told_apart_by_them(make_score):
         for n in (1, 2)
     ]
     assert named(two, *again) == ["HPD d=64, 1 layer, trial 1", "HPD d=64, 1 layer, trial 2", "HPD d=64, 2 layers"]
-
-
-@pytest.mark.parametrize(
-    ("student", "told"),
-    [("layers:0,3,5", "3 layers"), ("layers:5", "1 layer"), ("static", "static"), ("static:corpus", "static:corpus")],
-)
-def test_starts_are_read_as_sweeps_write_them(student, told, make_score):
-    written = [describe_student(name, EncoderSpec("org/big")) for name in (student, "teacher")]
-    rows = [make_score("HPD d=64", 70.0 + n, record_id=str(n), run=str(n), start=s) for n, s in enumerate(written)]
-    assert start_labels(rows) == {written[0]: told, written[1]: "all layers"}
