@@ -206,7 +206,7 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
 
 def _scores(
     board: Leaderboard, row: Row, seed: SeedScores, teacher: Row | None
-) -> tuple[list[str], list[tuple[str, list[str]]]]:
+) -> tuple[list[str], list[tuple[str, tuple[str, ...]]]]:
     """The leaderboard's columns that the seed has a score in."""
     several = len(row.seeds) > 1
     columns = ["This model", "95 % interval", *([f"Mean of {len(row.seeds)} seeds"] if several else [])]
