@@ -81,7 +81,6 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     """The search stage alone: each trial's end and seconds of training, in the order in which they ended."""
     from distilbench.progress.console import on_console
     from distilbench.progress.file import ProgressFile
-    from distilbench.progress.metrics import SweepMetrics
     from distilbench.progress.tally import SweepPlan, Tally
     from distilbench.search.run_trials import SearchPlace, run_trials
     from distilbench.search.search_plan import Search
@@ -91,7 +90,7 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     starts = starts_for(task.space, trials, task.seed)
     search = Search(run.name, task.space, ("quality",), trials, starts, max(8, concurrency), task.seed)
     tally = Tally(SweepPlan(run, task.space.method, trials))
-    tally.listeners += [on_console(tally, Console(file=io.StringIO())), ProgressFile(tally), SweepMetrics(tally)]
+    tally.listeners += [on_console(tally, Console(file=io.StringIO())), ProgressFile(tally)]
     resources = replace(trial_resources(TrialShare()), concurrency=concurrency)
     try:
         run_trials(study, search, SearchPlace(run, task.prepared, resources), tally)

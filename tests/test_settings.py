@@ -18,7 +18,7 @@ from distilbench.search.samplers import SAMPLERS
 from distilbench.selection import Selection
 from distilbench.settings.commands import ExportSettings, PlanSettings, StatusSettings
 from distilbench.settings.evaluate import EvaluateSettings
-from distilbench.settings.option import Settings, extra_of, option_name
+from distilbench.settings.option import ARGUMENT, Settings, extra_of, option_name
 from distilbench.settings.sweep import SweepSettings
 
 
@@ -138,7 +138,7 @@ def test_every_field_is_an_option_with_a_help(command: str) -> None:
     kind: type[Settings] = kinds.get(command, Settings)
     for name, field in kind.model_fields.items():
         assert field.description and field.description.endswith(".")
-        assert extra_of(field)["positional"] or option_name(name, field) in options
+        assert extra_of(field)["panel"] == ARGUMENT or option_name(name, field) in options
     assert all(getattr(p, "help", None) for p in group.commands[command].params)  # type: ignore[attr-defined]
 
 
@@ -188,7 +188,7 @@ def test_tasks_of_a_run_bind_it_where_they_are_not_the_usual_ones() -> None:
     assert found["tasks"] == ["classification", "retrieval", "sts"]
     # What students are selected by is always scored.
     found = run_config(SweepSettings(method="mcr2", tasks="retrieval"), corpus)
-    assert "tasks" not in found and "select" not in found
+    assert "tasks" not in found and found["select"] == "sts"
     selected = replace(corpus, selection=Selection.parse("classification=0.5,fidelity=0.5"))
     found = run_config(SweepSettings(method="mcr2", tasks="retrieval"), selected)
     assert found["tasks"] == ["classification", "retrieval"] and found["select"] == "classification=0.5,fidelity=0.5"

@@ -17,7 +17,7 @@ from rich.console import Console
 from distilbench.api.run import Run
 from distilbench.settings.commands import ReportSettings
 from distilbench.settings.evaluate import EvaluateSettings
-from distilbench.settings.option import Settings, extra_of, option_name
+from distilbench.settings.option import ARGUMENT, Settings, extra_of, option_name
 from distilbench.settings.sweep import SweepSettings
 
 S = TypeVar("S", bound=Settings)
@@ -84,7 +84,7 @@ def _text(value: Any) -> Any:
 def _lines(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
     for name, field in fields.items():
         needed = "" if not field.is_required() else " Required."
-        option = "" if extra_of(field)["positional"] else f" ({option_name(name, field)})"
+        option = "" if extra_of(field)["panel"] == ARGUMENT else f" ({option_name(name, field)})"
         yield f"    {name}{option}: {field.description}{needed}\n"
 
 

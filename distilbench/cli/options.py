@@ -19,11 +19,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from distilbench.errors import InputError
-from distilbench.settings.option import COMMAS, Settings, choices_of, extra_of, option_name
+from distilbench.settings.option import ARGUMENT, COMMAS, Settings, choices_of, extra_of, option_name
 
 EVERYDAY = "method data text teacher student trials time_budget space name seed".split()
 """The fields without a panel, in the order of `--help`; what is not here comes after them."""
 PANELS = (
+    ARGUMENT,
     "",
     "Data",
     "Teacher and student",
@@ -105,10 +106,10 @@ def _terminate(number: int, frame: object) -> None:
     raise Terminated
 
 
-def _place(name: str, field: FieldInfo) -> tuple[bool, int, int]:
+def _place(name: str, field: FieldInfo) -> tuple[int, int]:
     extra = extra_of(field)
     everyday = EVERYDAY.index(name) if name in EVERYDAY else len(EVERYDAY)
-    return not extra["positional"], PANELS.index(extra["panel"]), everyday
+    return PANELS.index(extra["panel"]), everyday
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
@@ -120,7 +121,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
         }
     if (words := choices_of(field.annotation)) and COMMAS not in field.metadata:
         arguments["metavar"] = f"[{'|'.join(words)}]"
-    if extra["positional"]:
+    if extra["panel"] == ARGUMENT:
         info: Any = typer.Argument(**arguments)
     else:
         option = option_name(name, field)

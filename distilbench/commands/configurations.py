@@ -65,11 +65,7 @@ class _File(BaseModel):
 
 
 def read_configurations(files: Sequence[Path], names: Sequence[str]) -> list[tuple[Path, Configuration]]:
-    """The configurations called `names` (all, when there are none), as they are written, each with its file.
-
-    Raises:
-        InputError: a file is malformed or has no such row, or a name comes twice. The message names file and row.
-    """
+    """The configurations called `names` (all, when there are none), as they are written, each with its file."""
     by_name: dict[str, tuple[Path, Configuration]] = {}
     for path in files:
         for row in _rows(path):
@@ -94,11 +90,7 @@ def _rows(path: Path) -> list[Configuration]:
 
 
 def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, from_option: str, default: str) -> str:
-    """The teacher or student (`which`) to train all rows with: the one `from_option`, else ("") the one that they name.
-
-    Raises:
-        InputError: they name several, and none is given.
-    """
+    """The teacher or student (`which`) to train all rows with: the one `from_option`, else ("") the one that they name."""
     named = dict.fromkeys(name for _, row in rows if (name := str(getattr(row, which))))
     if not from_option and len(named) > 1:
         raise InputError(
@@ -109,12 +101,7 @@ def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, from_
 
 
 def complete(path: Path, row: Configuration, teacher: EncoderSpec, student: str) -> Configuration:
-    """The row with the method's defaults and `native` widths filled in.
-
-    Raises:
-        InputError: a parameter is not the method's, is missing or has a bad value. The message names file, row, parameter,
-            value and what was expected.
-    """
+    """The row with the method's defaults and `native` widths filled in."""
     where = f"{path}: row {row.name!r}"
     if row.method not in method_names():
         raise InputError(f"{where}: method is {row.method!r}; expected one of {', '.join(method_names())}")

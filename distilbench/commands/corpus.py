@@ -23,11 +23,7 @@ from distilbench.settings.run import PreparationSettings
 
 
 def load_corpus(settings: PreparationSettings, needs: Requirements, console: Console) -> Corpus:
-    """The corpus of the data folder and of `--text`; what was found and not found is printed.
-
-    Raises:
-        InputError: the folder is unusable, or lacks what the methods need.
-    """
+    """The corpus of the data folder and of `--text`; what was found and not found is printed."""
     root = settings.sets_folder
     if root is None:
         corpus = _of_text(settings, needs)
@@ -59,11 +55,7 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
 
 
 def _of_text(settings: PreparationSettings, needs: Requirements) -> Corpus:
-    """A corpus of nothing yet: what is trained on comes from --text, and so do the sentences that are held out.
-
-    Raises:
-        InputError: the methods need what plain text does not have.
-    """
+    """A corpus of nothing yet: what is trained on comes from --text, and so do the sentences that are held out."""
     for what, needed in (("triplets", needs.triplets), ("a labelled pair task", bool(needs.pair_tasks))):
         if needed:
             raise InputError(f"--text alone has no {what}; expected --data with it")

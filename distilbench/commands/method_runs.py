@@ -9,10 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run_folder import check_encoders, run_name
+from distilbench.commands.run_folder import check_encoders, portable_student, run_config, run_name
 from distilbench.commands.schedule_methods import MethodRun
 from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
-from distilbench.commands.sweep_config import GROWS, sweep_config
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
@@ -28,6 +27,10 @@ from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
 from distilbench.storage.scratch import local_folder
 
+GROWS = frozenset({"trials", "confirm"})
+"""Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
+LATENCY = "of text, in batches of 32, beside a reference"
+"""How the objective is measured."""
 NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
 """Paths of an earlier run that a warm start does not read from storage."""
 
@@ -206,3 +209,33 @@ def _start_again(run: MethodRun, config: dict[str, Any], console: Console) -> bo
 def _keep_settings(folder: Path, source: Path, found: list[dict[str, Any]], console: Console) -> None:
     write_json(folder / warm_start.FILE, found)
     console.print(f"{len(found)} settings of {source}, its best, are tried first", markup=False)
+
+
+def sweep_config(
+    settings: SweepSettings,
+    space: SearchSpace,
+    corpus: Corpus,
+    enqueued: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """Everything that the numbers of a method's run depend on."""
+    budget = space.budget.model_dump(mode="json")
+    return {
+        **run_config(settings, corpus),
+        "method": space.method,
+        "searcher": space.searcher,
+        "objectives": list(settings.objectives),
+        **({"latency": LATENCY} if "latency" in settings.objectives else {}),
+        **_students_config(space),
+        "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
+        "fixed": space.fixed,
+        "enqueue": [*space.enqueue, *enqueued],
+        **{f"budget.{k}": v for k, v in budget.items() if k not in ("trials", "confirm")},
+        "trials": space.budget.trials,
+        "confirm": budget["confirm"],
+        "warm_start": None if settings.warm_start_file else settings.warm_start,
+    }
+
+
+def _students_config(space: SearchSpace) -> dict[str, Any]:
+    """The students that the space names, each by its content."""
+    return {f"student.{student}": portable_student(student) for student in space.students}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optuna.trial import FrozenTrial
@@ -21,7 +21,7 @@ from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
 from distilbench.progress.clock import Clock
 from distilbench.progress.tally import SweepPlan, Tally
-from distilbench.records import EncoderCost, ScoreRecord, TrialRecord, read_records
+from distilbench.records import EncoderCost, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
 from distilbench.search import warm_start
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
@@ -41,6 +41,12 @@ from distilbench.trials.scoring import Scoring, remove_encoded
 if TYPE_CHECKING:
     from distilbench.trials.rows import Finishing, RowScorer
 
+STOPPING = {
+    "halving": "successive halving",
+    "asha": "ASHA",
+    "median": "median stopping",
+    "none": "no early stopping",
+}
 ROW_S = "row seconds"
 """User attribute of the study: how long the scoring of one encoder took."""
 
@@ -81,11 +87,7 @@ class MethodSweep:
         """Every group of which a student is chosen."""
 
     def carry_out(self) -> None:
-        """Carry out every stage after the preparation; leaves the member's scores and notes.
-
-        Raises:
-            NoStudent: no trial was completed, and not for want of time.
-        """
+        """Carry out every stage after the preparation; leaves the member's scores and notes."""
         self.inputs.save(self.prepared)
         ready = load_prepared(self.prepared.resolve())
         self.resources = trial_resources(self.settings.share)
@@ -95,8 +97,8 @@ class MethodSweep:
         board = self._references(ready)
         search = self._plan_search()
         self._estimate()
-        told = f"{search.wanted} trials by {self.space.searcher}; {self.resources.explanation}; {self._how(search)}"
-        self.console.print(told)
+        how = f"{STOPPING[self.space.budget.stopping]}, suggested {search.max_pending} apart"
+        self.console.print(f"{search.wanted} trials by {self.space.searcher}; {self.resources.explanation}; {how}")
         self.tally = self._start_tally(search)
         try:
             self._search(search)
@@ -112,10 +114,8 @@ class MethodSweep:
         from distilbench.trials.rows import RowScorer
 
         settings, inputs, member = self.settings, self.inputs, self.member
-        tasks = settings.scored_tasks(inputs.corpus.selection)
-        scoring = Scoring(self.run, ready, inputs.corpus, tasks)
-        codes = settings.quantisations
-        board = RowScorer(scoring, member.name, codes, self.console, self.costs, self.sibling_runs)
+        scoring = Scoring(self.run, ready, inputs.corpus, settings.scored_tasks(inputs.corpus.selection))
+        board = RowScorer(scoring, member.name, settings.quantisations, self.console, self.costs, self.sibling_runs)
         sensible = [size for size in self.space.bytes_competed if 2 * size <= ready.vectors.width]  # more is int4's
         sizes = settings.faiss_baselines or sensible
         references = 1 + 2 * len(self.widths) + len(sizes)
@@ -142,20 +142,10 @@ class MethodSweep:
         kinds = [kind_of(method_name, {"output_dim": d}) for method_name in BASELINES for d in self.widths]
         kinds = [kind for kind in kinds if kind.params["output_dim"] <= ready.vectors.width]
         kinds += [kind_of(space.method, params) for params in space.examples(method.costly)]
-        texts, store = self.inputs.corpus.sentences, settings.artifacts
         with timed_stage(self.run, "costs", len(kinds)):
-            costs = measure_costs(kinds, ready, texts, store, self.console)
+            costs = measure_costs(kinds, ready, self.inputs.corpus.sentences, settings.artifacts, self.console)
         write_costs(self.prepared, costs)
         return costs
-
-    def _how(self, search: Search) -> str:
-        stopping = {
-            "halving": "successive halving",
-            "asha": "ASHA",
-            "median": "median stopping",
-            "none": "no early stopping",
-        }[self.space.budget.stopping]
-        return f"{stopping}, suggested {search.max_pending} apart"
 
     def _after_search(self) -> tuple[int, int]:
         """The number of encoders to score after the search, and of trainings that confirm its trials."""
@@ -214,7 +204,6 @@ class MethodSweep:
         from distilbench.progress.console import on_console
         from distilbench.progress.file import ProgressFile
         from distilbench.progress.loggers import make_loggers
-        from distilbench.progress.metrics import SweepMetrics
 
         end = self.clock.search_end(0)
         plan = SweepPlan(
@@ -227,7 +216,7 @@ class MethodSweep:
         )
         self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
         tally = Tally(plan)
-        tally.listeners += [on_console(tally, self.console), ProgressFile(tally), SweepMetrics(tally), self.page]
+        tally.listeners += [on_console(tally, self.console), ProgressFile(tally), self.page]
         tally.listeners += [StageTimes(self.run, self.resources.concurrency), *([self.copy] if self.copy else [])]
         tally.listeners += make_loggers(self.settings.log_to, self.run, self.member.name)
         return tally
@@ -258,7 +247,7 @@ class MethodSweep:
         found = chosen_trials(trials, self.groups, space.budget.confirm.top, waiting=waits_at_rungs(space.budget))
         chosen = worth_confirming(found, search, self.costs)
         if not found:
-            self._note_no_student(search, trials)
+            self._note_no_student(trials)
             self.tally.stage("done")
             return
         if len(chosen) < len(found):
@@ -270,16 +259,15 @@ class MethodSweep:
         confirmed = board.students(jobs, self.prepared.resolve(), self.resources, self._finishing(len(jobs)))
         member.scores += confirmed.records
         member.unconfirmed = bool(confirmed.unfinished)
-        for outcome in confirmed.failed:
-            candidate = outcome.job.candidate
-            member.missing.append(
-                f"{search.name}: trial {candidate.trial} failed with seed {candidate.seed}: {outcome.failed}."
-            )
+        for job, why in ((outcome.job.candidate, outcome.failed) for outcome in confirmed.failed):
+            self._missing(f"trial {job.trial} failed with seed {job.seed}: {why}.")
         if member.unconfirmed:
-            member.missing.append(
-                f"{search.name}: time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations."
-            )
-        member.missing += self._without_student(search.name, chosen, found, confirmed.records)
+            self._missing(f"time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations.")
+        scored = {record.group for record in confirmed.records}
+        self._without_student([g for g in self.groups if g not in found], "none of its trials was completed")
+        self._without_student(
+            [g for g in self.groups if g in chosen and g not in scored], "its best trial was not scored"
+        )
         write_confirmed(self.run, search, chosen)
         keep = {t.number for ranked in chosen.values() for t in ranked} | set(open_trials(trials))
         discard_checkpoints(self.run, keep)
@@ -291,20 +279,20 @@ class MethodSweep:
         exhausted = ended == self.study.user_attrs.get(EXHAUSTED)
         self.member.cut_off = ended < search.wanted and not exhausted
         if self.member.cut_off:
-            self.member.missing.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
+            self._missing(f"time was over after {ended} of {search.wanted} trials.")
         elif ended < search.wanted:
-            self.member.notes.append(
-                f"{search.name}: {ended} of {search.wanted} trials, since no more moved the front."
-            )
+            note = f"{search.name}: {ended} of {search.wanted} trials, since no more moved the front."
+            self.member.notes.append(note)
 
-    def _note_no_student(self, search: Search, trials: Sequence[FrozenTrial]) -> None:
+    def _missing(self, line: str) -> None:
+        self.member.missing.append(f"{self.member.name}: {line}")
+
+    def _note_no_student(self, trials: Sequence[FrozenTrial]) -> None:
         reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
         why = "; ".join(reasons[:3]) or "time was over"
         if not self.member.cut_off:
             raise NoStudent(f"{self.run}: none of {len(trials)} trials was completed: {why}")
-        self.member.missing.append(
-            f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}."
-        )
+        self._missing(f"no student, since none of {len(trials)} trials got far enough: {why}.")
 
     def _finishing(self, jobs: int) -> Finishing:
         """When the confirmation of so many jobs ends; the tally is told of it."""
@@ -313,23 +301,11 @@ class MethodSweep:
         ends, tally = (self.clock.training_end(jobs), self.clock.scoring_end), self.tally
         return Finishing(*ends, tally.finished, lambda: tally.stage("score"), tally.counted)
 
-    def _without_student(
-        self,
-        name: str,
-        chosen: Collection[CompetitionKey],
-        found: Collection[CompetitionKey],
-        records: Sequence[ScoreRecord],
-    ) -> Iterator[str]:
-        """A line for each number of bytes without a student on the leaderboard, and why."""
-        what = ("student and " if self.space.students else "") + "bytes per vector"
-        scored = {record.group for record in records}
-        untrained = [str(group) for group in self.groups if group not in found]
-        unscored = [str(group) for group in self.groups if group in chosen and group not in scored]
-        between = "; " if self.space.students else ", "
-        if untrained:
-            yield f"{name}: no student of {what} {between.join(untrained)}: none of its trials was completed."
-        if unscored:
-            yield f"{name}: no student of {what} {between.join(unscored)}: its best trial was not scored."
+    def _without_student(self, groups: Sequence[CompetitionKey], why: str) -> None:
+        """Note the groups without a student on the leaderboard."""
+        what, between = ("student and bytes", "; ") if self.space.students else ("bytes", ", ")
+        if groups:
+            self._missing(f"no student of {what} per vector {between.join(map(str, groups))}: {why}.")
 
 
 def open_trials(trials: Sequence[FrozenTrial]) -> list[int]:

@@ -27,17 +27,12 @@ from distilbench.encoders.student import (
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.selection import STS
 from distilbench.settings.run import PreparationSettings, RunSettings
 from distilbench.storage.files import fingerprint
 
 
 def check_encoders(settings: PreparationSettings) -> None:
-    """Check the teacher and a cross-encoder before anything is read.
-
-    Raises:
-        InputError: one is not there, its tokenizer cannot be loaded, or the teacher reads fewer tokens than asked for.
-    """
+    """Check the teacher and a cross-encoder before anything is read."""
     if settings.teacher_encoder.vectors is None:
         _check_teacher(settings)
     elif settings.augment:
@@ -49,11 +44,7 @@ def check_encoders(settings: PreparationSettings) -> None:
 
 
 def check_student_encoder(settings: PreparationSettings, student: str) -> None:
-    """Check a student that is trained, whether the command names it or a search space.
-
-    Raises:
-        InputError: its encoder is not there, has no such layers, or cannot be read as the settings say.
-    """
+    """Check a student that is trained, whether the command names it or a search space."""
     if settings.teacher_encoder.vectors is not None:
         _check_given(settings, student)
     check_student(student, settings.teacher_encoder)
@@ -98,11 +89,7 @@ def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A run's name that can be a folder's.
-
-    Raises:
-        InputError: it cannot.
-    """
+    """A run's name that can be a folder's."""
     if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
         raise InputError(f"--name {name!r}: expected a plain folder name")
     return name
@@ -117,7 +104,8 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         **({"augment": augment} if settings.augment else {}),
         **({"backend": settings.backend} if settings.backend != "torch" else {}),
         **({"tasks": sorted(tasks)} if set(tasks) != set(SWEPT_TASKS) else {}),
-        **_selection_config(corpus),
+        "select": str(corpus.selection),
+        **({"select_by_task": True} if corpus.pair_tasks and not corpus.selection.asked else {}),
         "corpus": corpus.name,
         **({"demonstration": True} if corpus.demonstration else {}),
         "corpus_fingerprint": corpus.fingerprint,
@@ -126,12 +114,6 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         **_student_config(settings),
         "seed": settings.seed,
     }
-
-
-def _selection_config(corpus: Corpus) -> dict[str, Any]:
-    """What students are selected by, where it is not STS; with a method of a task of its own also that it was asked for."""
-    by_task = bool(corpus.pair_tasks) and corpus.selection.asked
-    return {"select": str(corpus.selection)} if by_task or corpus.selection != STS else {}
 
 
 def _student_config(settings: RunSettings) -> dict[str, Any]:
@@ -155,11 +137,7 @@ def portable_student(student: str) -> str:
 
 @contextlib.contextmanager
 def one_writer(run: Path) -> Iterator[None]:
-    """A lock that only one driver of a run can hold, while it does.
-
-    Raises:
-        InputError: another process is running this sweep.
-    """
+    """A lock that only one driver of a run can hold, while it does."""
     run.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(run.with_name(f".{run.name}.lock"))
     try:

@@ -31,9 +31,6 @@ def space_and_corpus(
     """The search space of a method, restricted to what the run has, and a corpus that has what it needs.
 
     `corpora` are those that were read before, for other methods; the one that is read is added.
-
-    Raises:
-        InputError: either cannot be used.
     """
     method, (path, shipped) = get_method(name), space_of(settings, name)
     if is_static(settings.student):
@@ -83,11 +80,7 @@ def _of_possible_students(settings: PreparationSettings, space: SearchSpace) -> 
 
 
 def _one_width(method: type[Method], settings: PreparationSettings, students: Sequence[str]) -> int:
-    """The output dimension that `native` stands for.
-
-    Raises:
-        InputError: the students have several widths.
-    """
+    """The output dimension that `native` stands for."""
     widths = {student: method.native_dim(settings.teacher_encoder, student) for student in students}
     if len(set(widths.values())) > 1:
         told = ", ".join(f"{student} {width}" for student, width in widths.items())
@@ -96,33 +89,21 @@ def _one_width(method: type[Method], settings: PreparationSettings, students: Se
 
 
 def check_trained_student(settings: PreparationSettings, method: type[Method], student: str) -> None:
-    """Check that a method can train a student that its search space names, whatever its hyper-parameters.
-
-    Raises:
-        InputError: the student cannot be had, or the method needs what it does not have.
-    """
+    """Check that a method can train a student that its search space names, whatever its hyper-parameters."""
     if is_static(student):
         check_static_method(method)
     check_student_encoder(settings, student)
 
 
 def check_static_method(method: type[Method]) -> None:
-    """Check that a static student can be trained by a method, whatever its hyper-parameters.
-
-    Raises:
-        InputError: the method needs hidden states.
-    """
+    """Check that a static student can be trained by a method, whatever its hyper-parameters."""
     if method.trains_encoder and not method.takes_static:
         names = ", ".join(name for name in method_names() if get_method(name).takes_static)
         raise InputError(f"--student static: {method.title} needs an encoder's hidden states; expected one of {names}")
 
 
 def space_of(settings: SpaceSettings, method: str) -> SpaceFile:
-    """The file of a method's search space.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The file of a method's search space."""
     data, static = settings.data is not None, is_static(settings.student)
     return space_file(method, settings.space, data=data, static=static)
 
@@ -151,9 +132,6 @@ def fitted_to_corpus(
 ) -> SearchSpace:
     """The space without choices that the corpus is too small for; one that comes with the package also without output
     dimensions that teacher or student do not have.
-
-    Raises:
-        InputError: what is left cannot be had with this corpus.
     """
     method = get_method(space.method)
     teacher, several = settings.teacher_encoder, bool(space.students)

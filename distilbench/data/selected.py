@@ -12,7 +12,7 @@ import numpy as np
 
 from distilbench.data.corpus import Corpus, HeldOut, PairTask, RetrievalSet, Rows
 from distilbench.errors import InputError
-from distilbench.selection import METRICS, STS, Kind, Part, Selection
+from distilbench.selection import METRICS, Kind, Part, Selection
 
 HELD_OUT = 2_000
 """Sentences held out for each of dev and test, at most a tenth of the training sentences."""
@@ -48,8 +48,6 @@ def with_selection(corpus: Corpus, asked: Selection | None) -> tuple[Corpus, str
                 f"{corpus.name}: nothing to select students by; expected {', or '.join(EXPECTED[k] for k in defaults)}"
             )
         selection, why = Selection((Part(served[0], METRICS[served[0]]),)), _BECAUSE[served[0]]
-    if selection == STS and not selection.asked:
-        return corpus, why
     corpus = replace(corpus, selection=selection)
     if "retrieval" in selection.kinds:
         corpus = with_retrieval_tests(corpus)

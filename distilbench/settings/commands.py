@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ByteSize, TypeAdapter
 
 from distilbench.errors import InputError
-from distilbench.settings.option import Settings, option
+from distilbench.settings.option import ARGUMENT, Settings, option
 from distilbench.settings.run import RunSettings, SpaceSettings
 
 RUN = "such as runs/mcr2-demonstration-all-MiniLM-L6-v2, or {}: s3://bucket/runs/NAME"
@@ -37,7 +37,7 @@ class PlanSettings(Settings):
 class CompareSettings(RunSettings):
     """Settings of `compare`."""
 
-    file: tuple[Path, ...] = option("Files of configurations, such as search_spaces/papers/hpd.yaml.", positional=True)
+    file: tuple[Path, ...] = option("Files of configurations, such as search_spaces/papers/hpd.yaml.", panel=ARGUMENT)
     row: tuple[str, ...] = option("Only the row of this name; may be repeated.", ())
     seeds: int = option("Seeds for each row: the seed, the next one, ...", 3, ge=1)
     steps: int | None = option("Optimiser steps of one training at most.", None, ge=1)
@@ -48,13 +48,13 @@ class CompareSettings(RunSettings):
 class MethodsSettings(Settings):
     """The method whose hyper-parameters are listed."""
 
-    method: str | None = option("A method, whose hyper-parameters are listed too.", None, positional=True)
+    method: str | None = option("A method, whose hyper-parameters are listed too.", None, panel=ARGUMENT)
 
 
 class RunsSettings(Settings):
     """The runs that a command reads."""
 
-    run: tuple[str, ...] = option(f"Run folders, {RUN.format('URIs')}.", positional=True)
+    run: tuple[str, ...] = option(f"Run folders, {RUN.format('URIs')}.", panel=ARGUMENT)
 
 
 class ReportSettings(Settings):
@@ -62,7 +62,7 @@ class ReportSettings(Settings):
 
     run: tuple[str, ...] = option(
         "Run folders, files of records (NAME.jsonl.xz, NAME.jsonl), folders of reports, or URIs of these.",
-        positional=True,
+        panel=ARGUMENT,
     )
     out: str = option("The report's folder, or a URI.")
     title: str | None = option("The page's title; default: that of the file of records, else the runs' names.", None)
@@ -133,8 +133,8 @@ class ExportSettings(BudgetSettings):
 class ReproduceSettings(Settings):
     """Settings of `reproduce`."""
 
-    run: Path = option("A run's folder.", positional=True)
-    trial: int = option("The number of a trial, or of a comparison's training.", positional=True, ge=0)
+    run: Path = option("A run's folder.", panel=ARGUMENT)
+    trial: int = option("The number of a trial, or of a comparison's training.", panel=ARGUMENT, ge=0)
     seed: int | None = option("Of the training that confirmed the trial with this seed; default: its own.", None, ge=0)
     tolerance: float = option("How far a metric may be from the recorded one.", 0.01, ge=0)
     threads: int = option("Of torch: the CPUs that a trial of the run had.", 1, ge=1)
@@ -143,7 +143,7 @@ class ReproduceSettings(Settings):
 class StatusSettings(Settings):
     """The run whose progress is told."""
 
-    run: str = option("A run's folder, or one that holds several, or its URI.", positional=True)
+    run: str = option("A run's folder, or one that holds several, or its URI.", panel=ARGUMENT)
     watch: bool = option("Again every 2 seconds, until it is done.", False)
     as_json: bool = option("As JSON, a list of runs.", False, named="json")
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from distilbench.choices import EVERY_TASK, FAISS_KINDS
 from distilbench.settings.data import EvaluationDataSettings, Tasks, tasks_option
 from distilbench.settings.encoders import ReadingSettings
-from distilbench.settings.option import COMMAS, Names, option
+from distilbench.settings.option import ARGUMENT, COMMAS, Names, option
 from distilbench.settings.place import ClusterSettings, RunPlaceSettings
 from distilbench.settings.run import RESULTS, Codes, CodeSettings
 
@@ -23,7 +23,7 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
     """Settings of `evaluate`."""
 
     model: tuple[str, ...] = option(
-        "Encoders: sentence-transformers or Hugging Face folders, hub ids, packaged names.", positional=True
+        "Encoders: sentence-transformers or Hugging Face folders, hub ids, packaged names.", panel=ARGUMENT
     )
     teacher: str | None = option(
         "A model that is scored too, and that retention and differences are relative to.", None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -10,29 +9,22 @@ from pydantic.fields import FieldInfo
 
 from distilbench.errors import InputError
 
+ARGUMENT = "argument"
+"""The panel of what is no option but an argument of the command."""
+
 
 def option(
-    help: str,
-    default: Any = ...,
-    *,
-    panel: str = "",
-    named: str = "",
-    env: str = "",
-    expected: str = "",
-    positional: bool = False,
-    default_factory: Callable[[], Any] | None = None,
-    **limits: Any,
+    help: str, default: Any = ..., *, panel: str = "", named: str = "", env: str = "", expected: str = "", **limits: Any
 ) -> Any:
     """A field with the help of its option.
 
     `panel` is the group of `--help` that it is in ("": the everyday ones), `named` the option's name where it is not the
     field's, `env` the environment variable that stands for it, `expected` what a refused value should have been, where
-    the type does not say it. A `positional` one is an argument. `limits` are those of pydantic's `Field`.
+    the type does not say it. `limits` are those of pydantic's `Field`, its `default_factory` among them.
     """
-    extra: dict[str, Any] = {"panel": panel, "named": named, "env": env, "expected": expected, "positional": positional}
-    if default_factory is not None:
-        return Field(default_factory=default_factory, description=help, json_schema_extra=extra, **limits)
-    return Field(default, description=help, json_schema_extra=extra, **limits)
+    extra: dict[str, Any] = {"panel": panel, "named": named, "env": env, "expected": expected}
+    given = {} if "default_factory" in limits else {"default": default}
+    return Field(**given, description=help, json_schema_extra=extra, **limits)
 
 
 def extra_of(field: FieldInfo) -> dict[str, Any]:
@@ -43,7 +35,7 @@ def extra_of(field: FieldInfo) -> dict[str, Any]:
 def option_name(name: str, field: FieldInfo) -> str:
     """The field's name on the command line, such as `--max-pairs`; an argument is its name in capitals."""
     extra = extra_of(field)
-    if extra.get("positional"):
+    if extra.get("panel") == ARGUMENT:
         return name.upper()
     return f"--{extra.get('named') or name.replace('_', '-')}"
 

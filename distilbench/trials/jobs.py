@@ -30,7 +30,7 @@ from distilbench.storage.remote import files_in
 from distilbench.storage.retry import StorageGone, require_exists, retry_io
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining, describe_error, known_rungs
-from distilbench.trials.scoring import Candidate, Encoded, encode_method, evaluation_rows, remove_encoded
+from distilbench.trials.scoring import Candidate, Encoded, encode_method
 from distilbench.trials.training_spec import TrainingSpec
 
 RETRIES = 3
@@ -154,14 +154,9 @@ def finish_jobs(
     checkpoints when they are asked for again.
     """
     open_jobs = []
-    rows = len(evaluation_rows(corpus))
     for job in jobs:
         _collect(job)
-        encoded = Encoded.load(job.folder)
-        if encoded is not None and len(encoded.vectors_ND) != rows:
-            remove_encoded(job.folder)  # before --tasks was heeded here, the rows of all sets were embedded
-            encoded = None
-        if encoded is None:
+        if Encoded.load(job.folder) is None:
             open_jobs.append(job)
         else:
             on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))

@@ -38,7 +38,6 @@ from distilbench.records import (
     Score,
     ScoreRecord,
 )
-from distilbench.selection import STS
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
 
@@ -71,7 +70,7 @@ class Candidate:
         quantisation: Quantisation,
         tasks: Sequence[TaskKind] = SWEPT_TASKS,
     ) -> dict[str, Any]:
-        """What names a row and, with the artifact of the teacher's vectors and other `tasks` than usual, makes its id."""
+        """What names a row and, with the artifact of the teacher's vectors, the tasks and the selection, makes its id."""
         teacher = prepared.teacher
         start = FROZEN if teacher.vectors is None else ON_VECTORS
         label = ""
@@ -106,9 +105,8 @@ class Candidate:
             "quantisation": quantisation,
             "configuration": self.configuration,
         }
-        asked: list[Any] = [] if set(tasks) == set(SWEPT_TASKS) else [sorted(tasks)]
-        asked += [] if corpus.selection == STS else [str(corpus.selection)]
-        return {**identity, "record_id": fingerprint([identity, prepared.vectors.folder.name, *asked])}
+        decided_by = [identity, prepared.vectors.folder.name, sorted(tasks), str(corpus.selection)]
+        return {**identity, "record_id": fingerprint(decided_by)}
 
 
 @dataclass(frozen=True)
@@ -250,8 +248,7 @@ def score_candidate(
         folder = model / f"d{width}" if model and len(widths) > 1 else model
         return [_code(candidate, encoded, kind, width, folder) for kind in kinds_for(kinds, width)]
 
-    judged = prepared.judged if corpus.selection != STS else None
-    sets = replace(sets_of_corpus(scored), judged=judged, tested=prepared.tested)
+    sets = replace(sets_of_corpus(scored), judged=prepared.judged, tested=prepared.tested)
     records = []
     for row in encoder_rows(vectors, sets, widths, codes_of, SEARCHING, lambda: TaskScores(list(encoded.task_scores))):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -20,57 +18,6 @@ ARM_EVERY_S = 1.0
 MARK = "Timeout ("
 """What each dump begins with."""
 
-GUARD_FACTOR, GUARD_MORE_S = 1.25, 5.0
-"""The guard's limit: the process itself, which can say where it hangs, comes first."""
-
-_GUARD = f"""
-import os, select, signal, sys
-left, log = None, ""
-while True:
-    if select.select([0], [], [], 1.0)[0]:
-        said = os.read(0, 1 << 16)
-        if not said:
-            sys.exit()
-        limit, _, log = said.decode(errors="surrogateescape").splitlines()[-1].partition(" ")
-        left = float(limit) or None
-    elif left is not None:
-        left -= 1.0
-        if left <= 0:
-            try:
-                with open(log, "a") as file:
-                    file.write("{MARK}the whole process stood still)!\\n")
-            except OSError:
-                pass
-            os.kill(int(sys.argv[1]), signal.SIGKILL)
-            sys.exit()
-"""
-"""It counts the seconds that it was running itself: a machine that was suspended as a whole is no hang."""
-
-
-class _Guard:
-    """A process of 9 MB beside this one, which kills it when it is stopped or frozen and cannot end itself."""
-
-    def __init__(self) -> None:
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def say(self, limit_s: float, log: Path) -> None:
-        """There is progress; the next sign is due in `limit_s` seconds, or never (0)."""
-        if self.process is None or self.process.poll() is not None:
-            if not limit_s:
-                return
-            command = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())]
-            null = subprocess.DEVNULL
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, cwd="/")
-            assert self.process.stdin is not None
-            os.set_blocking(self.process.stdin.fileno(), False)
-        assert self.process.stdin is not None
-        line = b"%f %s\n" % (limit_s, os.fsencode(log.absolute()))
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):  # the next sign does it
-            os.write(self.process.stdin.fileno(), line)
-
-
-_guard = _Guard()
-
 
 class Watchdog:
     """Inside `with`, the process ends unless `alive` is called every `limit_s` seconds; 0 is no limit.
@@ -78,7 +25,7 @@ class Watchdog:
     What the work inside says of itself (`heartbeat.beat`) is such a call too.
 
     Python's faulthandler does it in a thread of its own, without the interpreter's lock: a call that never returns to
-    Python is noticed too. Where no thread runs any more (the process was stopped), another process does it a little later.
+    Python is noticed too. Where no thread runs any more (the process was stopped), the driver notices (`search.supervisor`).
     """
 
     def __init__(self, file: Path, limit_s: float) -> None:
@@ -100,7 +47,6 @@ class Watchdog:
         now = time.monotonic()
         if self.limit_s and now - self._armed_at > min(ARM_EVERY_S, self.limit_s / 4):
             faulthandler.dump_traceback_later(self.limit_s, exit=True, file=self._file)
-            _guard.say(GUARD_FACTOR * self.limit_s + GUARD_MORE_S, self.path)
             self._armed_at = now
 
     def __exit__(
@@ -111,7 +57,6 @@ class Watchdog:
             self._listening = None
         if self.limit_s:
             faulthandler.cancel_dump_traceback_later()
-            _guard.say(0.0, self.path)
             empty = not os.fstat(self._file.fileno()).st_size
             self._file.close()
             with contextlib.suppress(OSError):  # an empty file does no harm

@@ -1,4 +1,4 @@
-"""What the pages in clusters/ say of files, options and metrics that are there."""
+"""What the pages in clusters/ say of files and options that are there."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import typer
 from files import ROOT, UP
 
 from distilbench.cli import app
-from distilbench.prepare.progress import GAUGES as PREPARE
-from distilbench.progress.metrics import GAUGES as SWEEP
 
 PAGES = ("clusters/README.md", "clusters/dashboard.md")
 
@@ -23,13 +21,6 @@ def test_links_lead_somewhere(name: str) -> None:
     assert linked
     missing = [link for link in linked if not (page.parent / link).exists()]
     assert missing == []
-
-
-def test_every_metric_is_described() -> None:
-    described = set(
-        re.findall(r"^\| `(distilbench_\w+)` \|", (ROOT / "clusters" / "dashboard.md").read_text(), re.MULTILINE)
-    )
-    assert described == {*(f"distilbench_sweep_{name}" for name in SWEEP), *PREPARE}
 
 
 def test_every_file_is_in_the_readme() -> None:

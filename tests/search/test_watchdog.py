@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from distilbench.heartbeat import beat, subscribe, unsubscribe
@@ -18,7 +16,6 @@ import hashlib, os, signal, sys, time
 from pathlib import Path
 from distilbench.trials import watchdog
 from distilbench.trials.watchdog import Watchdog
-watchdog.GUARD_MORE_S = 0.5
 log = Path(sys.argv[1])
 
 def stuck():
@@ -33,7 +30,6 @@ print("alive")
 HANGS = {
     "python": "time.sleep(60)",
     "the interpreter's lock held": "hashlib.pbkdf2_hmac and sum(range(10**11))",
-    "stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
 }
 
 
@@ -50,17 +46,10 @@ def test_a_hanging_process_ends_and_says_where(tmp_path: Path, hang: str) -> Non
     log = tmp_path / "logs" / "h.txt"
     for times in (1, 2):
         process = start(log, HANGS[hang])
-        children = psutil.Process(process.pid)
-        guards = []
-        while not guards and process.poll() is None:
-            guards = children.children()
-            time.sleep(0.01)
         out = process.communicate(timeout=20)[0]
         assert process.returncode != 0 and "alive" not in out
         assert Watchdog(log, 1.0).hangs() == times
-        assert not psutil.wait_procs(guards, timeout=5)[1]  # its guard has gone too
-    if hang != "stopped":
-        assert "in stuck" in log.read_text()
+    assert "in stuck" in log.read_text()
 
 
 @pytest.mark.timeout(60)
@@ -85,22 +74,6 @@ def test_what_the_work_says_of_itself_is_progress(tmp_path: Path) -> None:
     unsubscribe(outer)
     beat()
     assert heard == ["dog", "outer"]
-
-
-@pytest.mark.timeout(60)
-def test_a_machine_that_was_suspended_as_a_whole_is_no_hang(tmp_path: Path) -> None:
-    """The process and its guard are stopped together, for longer than the limit of both."""
-    log = tmp_path / "logs" / "h.txt"
-    process = start(log, "time.sleep(0.1)", limit=3.0, before="print('begun', flush=True); time.sleep(1)")
-    assert process.stdout is not None and process.stdout.readline() == "begun\n"
-    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
-    assert len(family) == 2
-    family[0].suspend()
-    family[1].suspend()
-    time.sleep(2.0)
-    for member in family:
-        member.resume()
-    assert process.communicate(timeout=20)[0] == "alive\n" and not log.exists()
 
 
 def test_a_run_whose_folder_is_gone_gets_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

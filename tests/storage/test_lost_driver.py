@@ -25,7 +25,6 @@ from distilbench.commands import method_sweep
 from distilbench.commands import sweep as sweeps
 from distilbench.commands.run_folder import report_folder
 from distilbench.prepare import stage
-from distilbench.progress import metrics
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
 from distilbench.search.run_trials import _Recorder, write_missing_records
@@ -137,7 +136,6 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(method_sweep, "run_trials", own.trials)
     monkeypatch.setattr(leaderboard, "finish_jobs", own.jobs)
     monkeypatch.setattr(stage, "CorpusEncoding", functools.partial(stage.CorpusEncoding, in_process=True))
-    monkeypatch.setattr(metrics, "SweepMetrics", lambda tally: lambda event: None)
     monkeypatch.setattr(LivePage, "_write", lambda self: None)  # its plots take most of such a sweep's time
     monkeypatch.setattr(owner, "DEAD_S", 2.0)
     monkeypatch.setattr(owner, "LOOK_S", 0.2)
