@@ -117,14 +117,6 @@ def test_bad_text_is_refused_and_nothing_is_written(common: list[str], options: 
     refused(invoke("sweep", *common, *options), *wanted)
 
 
-def test_a_method_that_needs_pairs_says_that_text_has_none(common: list[str]) -> None:
-    space = {**SPACE, "method": "mcr2", "fixed": {"batch_size": 8, "lr": 0.001, "clusters": 4, "lambda": 1}}
-    Path("space.yaml").write_text(yaml.safe_dump(space))
-    Path("own.txt").write_text("".join(f"my own sentence {i}\n" for i in range(400)))
-    result = invoke("sweep", "--method", "mcr2", *common, "--text", "own.txt")
-    refused(result, "the corpus has only 0 similar pairs")
-
-
 def test_augmentation_that_nothing_trains_on_is_said_to_be_left_aside(common: list[str]) -> None:
     result = invoke("sweep", *common, "--augment", "swap")
     assert isinstance(result.exception, Reached) and "--augment is left aside" in result.stdout
@@ -141,9 +133,3 @@ def test_augmentation_that_nothing_trains_on_is_said_to_be_left_aside(common: li
     result = invoke("sweep", *common, "--augment", "shuffle", "--name", "third")
     assert result.exit_code == 2 and "augmentation 'shuffle': expected one of" in result.stderr
     assert not Path("runs/third").exists()
-
-
-def test_vectors_of_another_backend_are_another_run(common: list[str]) -> None:
-    assert isinstance(invoke("sweep", *common).exception, Reached)
-    result = invoke("sweep", *common, "--backend", "onnx")
-    assert result.exit_code == 2 and "backend: nothing there, 'onnx' now" in result.stderr

@@ -46,22 +46,6 @@ def test_a_row_is_completed_with_the_methods_defaults(tmp_path: Path, encoder_fo
     get_method("mcr2").params_type.model_validate(found.params)
 
 
-def test_native_is_the_width_that_the_student_has(tmp_path: Path, encoder_folder: Path) -> None:
-    rows = [row("head", params={**MCR2, "output_dim": "native"}), row("mse", "mse", {**IBKD, "output_dim": "native"})]
-    assert [r.params["output_dim"] for r in load(tmp_path, encoder_folder, *rows)] == [32, 32]
-
-
-def test_numbers_may_be_written_as_everywhere_else(tmp_path: Path, encoder_folder: Path) -> None:
-    text = (
-        "rows:\n- {name: A, method: mcr2, params: "
-        "{output_dim: 8, lambda: 2E3, clusters: 4, lr: 1e-4, batch_size: 16, betas: [0.8, 0.9]}}"
-    )
-    (tmp_path / "rows.yaml").write_text(text)
-    [(path, found)] = read_configurations([tmp_path / "rows.yaml"], ())
-    params = complete(path, found, EncoderSpec(str(encoder_folder)), "half").params
-    assert (params["lr"], params["lambda"], params["betas"]) == (0.0001, 2000.0, [0.8, 0.9])
-
-
 def test_rows_are_chosen_by_name_each_once(tmp_path: Path, encoder_folder: Path) -> None:
     rows = [row("A"), row("B"), row("C")]
     assert [r.name for r in load(tmp_path, encoder_folder, *rows)] == ["A", "B", "C"]
@@ -94,12 +78,6 @@ def test_the_encoder_is_that_of_the_rows_unless_one_is_given(named: list[str], g
     assert chosen_encoder(rows, "teacher", given, "standard") == wanted
 
 
-def test_rows_with_several_encoders_need_one_to_be_given() -> None:
-    rows = [(Path("f"), Configuration(**row(name, student=name))) for name in ("x", "y")]
-    with pytest.raises(InputError, match=r"^--student: the rows name 2 of them \(x, y\); expected --student for all"):
-        chosen_encoder(rows, "student", None, "half")
-
-
 # Bad rows
 
 
@@ -111,46 +89,25 @@ def changed(base: dict[str, Any], **params: Any) -> dict[str, Any]:
 BAD: list[tuple[dict[str, Any], str]] = [
     # unknown method
     (row(method="mcr3"), r"row 'A': method is 'mcr3'; expected one of .*hpd, .*mcr2"),
-    (row(method="method"), r"row 'A': method is 'method'; expected one of "),
     # unknown parameter
     (row(params=changed(MCR2, lamda=3)), r"row 'A': lamda: mcr2 has no such parameter; it has .*lambda"),
-    (row(params=changed(MCR2, lam=3)), r"row 'A': lam: mcr2 has no such parameter"),
-    (row(params=changed(MCR2, epochs=3)), r"row 'A': epochs: mcr2 has no such parameter"),
     # missing parameter
     (row(params=changed(MCR2, lr=None)), r"row 'A': lr: not given; mcr2 needs it"),
-    (row(params={}), r"row 'A': output_dim: not given; mcr2 needs it"),
     # wrong type
     (row(params=changed(MCR2, lr="fast")), r"row 'A': lr: the value is 'fast': .*number"),
-    (row(params=changed(MCR2, lr="0.1")), r"row 'A': lr: the value is '0\.1': .*number"),
-    (row(params=changed(MCR2, lr=True)), r"row 'A': lr: the value is True: .*number"),
-    (row(params=changed(MCR2, lr=[0.1])), r"row 'A': lr: the value is \[0\.1\]: .*number"),
     (row(params=changed(MCR2, clusters=2.5)), r"row 'A': clusters: the value is 2\.5: .*integer"),
-    (row(params=changed(MCR2, decay="yes")), r"row 'A': decay: the value is 'yes': .*boolean"),
     (row(params=changed(MCR2, head="gelu")), r"row 'A': head: the value is 'gelu': .*'elu' or 'residual'"),
-    (row(params=changed(MCR2, precision="int8")), r"row 'A': precision: the value is 'int8': .*'fp16'"),
-    (row(params=changed(MCR2, betas=[0.9])), r"row 'A': betas: the value is \[0\.9\]: "),
-    (row(params=changed(MCR2, output_dim="Native")), r"row 'A': output_dim: the value is 'Native': .*integer"),
     # out of range
     (row("T", "ibkd", changed(IBKD, tau=0)), r"row 'T': tau: the value is 0: .*greater than 0"),
-    (row("T", "ibkd", changed(IBKD, gamma=-1)), r"row 'T': gamma: the value is -1: .*greater than 0"),
-    (row("T", "ibkd", changed(IBKD, kernel="cosine")), r"row 'T': kernel: the value is 'cosine': .*'rbf'"),
     (row(params=changed(MCR2, lr=0)), r"row 'A': lr: the value is 0: .*greater than 0"),
-    (row(params=changed(MCR2, lr=1.5)), r"row 'A': lr: the value is 1\.5: .*less than or equal to 1"),
-    (row(params=changed(MCR2, batch_size=1)), r"row 'A': batch_size: the value is 1: .*greater than or equal to 2"),
-    (row(params=changed(MCR2, warmup=1)), r"row 'A': warmup: the value is 1: .*less than 1"),
-    (row(params=changed(MCR2, clip=-1)), r"row 'A': clip: the value is -1: .*greater than or equal to 0"),
-    (row(params=changed(MCR2, output_dim=0)), r"row 'A': output_dim: the value is 0: .*greater than or equal to 1"),
     (row(params=changed(MCR2, eps2=float("inf"))), r"row 'A': eps2: the value is inf: .*finite"),
-    (row(params=changed(MCR2, eps2=float("nan"))), r"row 'A': eps2: the value is nan: .*finite"),
     # a row that is none
     (row(""), r"row '': name: .*at least 1 character"),
     ({"method": "mcr2", "params": MCR2}, r"row 2: name: field required"),
     (row(7), r"row 7: name: .*string \(got '7'\)"),  # type: ignore[arg-type]
     ({"name": "A", "params": MCR2}, r"row 'A': method: field required"),
     ({"name": "A", "method": "mcr2"}, r"row 'A': params: field required"),
-    ({"name": "A", "method": "mcr2", "params": "all"}, r"row 'A': params: .*\(got 'all'\)"),
     (row(parameters=MCR2), r"row 'A': parameters: .*not permitted"),
-    (row(published={"STSB": "high"}), r"row 'A': published\.STSB: .*number.*\(got 'high'\)"),
     # two of one name
     (row("good"), r"row 'good': the name comes twice \(also in .*rows\.yaml\)"),
 ]
@@ -170,14 +127,9 @@ def test_a_bad_row_names_file_row_parameter_and_value(
     ("text", "message"),
     [
         ("", r"the file: .*\(got 'None'\)"),
-        ("- a list", r"the file: "),
         ("rows: []", r"rows: .*at least 1 item"),
-        ("rows: all", r"rows: .*\(got 'all'\)"),
         ("rows: [all]", r"rows\.0: .*\(got 'all'\)"),
         ("paper: X", r"rows: field required"),
-        ("rows: [\n", r"not YAML: .*line"),
-        ("rows:\n\t- {}", r"not YAML: .*line 2"),
-        ("rows: [{name: A, name: B}]", r"not YAML: name is given twice"),
         ("rows: [{name: A, method: mcr2, params: {lr: 1, lr: 0.1}}]", r"not YAML: lr is given twice"),
         ("rows: [!!python/object/apply:os.system ['touch pwned']]", r"not YAML: .*python/object"),
         ("rows: [{name: A, method: mcr2, params: {}}]\nseeds: 3", r"seeds: .*not permitted"),
@@ -190,13 +142,6 @@ def test_a_file_that_holds_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_configurations([tmp_path / "rows.yaml"], ())
     assert "\n" not in str(error.value)
     assert not (tmp_path / "pwned").exists()
-
-
-@pytest.mark.parametrize("name", ["absent.yaml", "folder.yaml"])
-def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
-    (tmp_path / "folder.yaml").mkdir()
-    with pytest.raises(InputError, match=rf"{name}: cannot be read: \S"):
-        read_configurations([tmp_path / name], ())
 
 
 def test_an_unknown_row_names_the_known_ones(tmp_path: Path, encoder_folder: Path) -> None:

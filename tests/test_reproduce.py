@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from door import door_environment
 from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
@@ -18,7 +15,6 @@ from distilbench.cluster.provenance import provenance
 from distilbench.commands.reproduce import Reproduced, reproduce
 from distilbench.methods import get_method
 from distilbench.records import Rung, TrialRecord, append_records, read_records
-from distilbench.storage import retry
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining
 from distilbench.trials.training_spec import TrainingSpec
@@ -144,14 +140,6 @@ def test_another_value_is_told_and_status_1(run: Path) -> None:
     assert command(run, 0, "--tolerance", 0.6).exit_code == 0
 
 
-def test_times_are_not_compared(run: Path) -> None:
-    record = next(r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord))
-    slow = {"rung_seconds": 1e6, "latency_ms": 3.0, "micro_batches": 2.0}
-    change(run, 0, rungs=[r.model_copy(update={"metrics": {**r.metrics, **slow}}) for r in record.rungs])
-    found = reproduce(run, 0)
-    assert found.same(0) and not slow.keys() & set(found.differences().index.get_level_values("metric"))
-
-
 def rung(objective: float | None, **metrics: float | None) -> Rung:
     return Rung(rung=1, step=2, objective=objective, metrics=metrics)
 
@@ -199,46 +187,8 @@ def test_bad_input_has_one_clear_line(run: Path, tmp_path: Path) -> None:
     assert "no record of a trial 0; none has ended" in refused(run, 0)
 
 
-def test_shards_that_are_gone_are_no_failure_of_the_training(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry, "LIMIT_S", 1.0)
-    file = run / "prepared" / "prepared.json"
-    kept = json.loads(file.read_text())
-    store = tmp_path / "vectors"
-    shutil.copytree(kept["vectors"]["folder"], store)
-    for shard in store.glob("*.npy"):
-        shard.unlink()
-    file.write_text(json.dumps({**kept, "vectors": {**kept["vectors"], "folder": str(store)}}))
-    assert "what the trial was trained on cannot be read" in refused(run, 0)
-
-
 def test_a_training_of_a_comparison_by_its_number(run: Path) -> None:
     (run / "config.json").write_text(json.dumps({"corpus_fingerprint": "c", "rows": ["a"], "steps": 18}))
     (run / "confirmations.jsonl").unlink()
     assert command(run, 0).exit_code == 0
     assert "no record of trial 0 with seed 1" in refused(run, 0, "--seed", 1)
-
-
-@pytest.mark.slow
-def test_the_door_works_without_ray(run: Path) -> None:
-    root = Path(__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, "-m", "platform.reproduce", str(run), "1"],
-        cwd=root,
-        env=door_environment(),
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0 and "reproduced" in done.stdout, done.stderr
-    code = "import sys; from pathlib import Path; from distilbench.commands.reproduce import reproduce"
-    code += f"; reproduce(Path({str(run)!r}), 1)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", f"{code}; print('ray' in sys.modules)"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert loaded.stdout == "False\n", loaded.stderr

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.errors import InputError
-from distilbench.search.objectives import OBJECTIVES
 from distilbench.search.samplers import SAMPLERS
 from distilbench.selection import Selection
 from distilbench.settings.commands import ExportSettings, PlanSettings, StatusSettings
@@ -78,16 +77,6 @@ def test_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
         settings(**given)
     assert str(error.value).startswith(message)
-
-
-def test_the_names_are_those_that_there_are() -> None:
-    from typing import get_args
-
-    from distilbench.choices import ObjectiveName, Searcher
-    from distilbench.trials.budget import Budget
-
-    assert get_args(Searcher) == tuple(SAMPLERS) and get_args(ObjectiveName) == tuple(OBJECTIVES)
-    assert Budget(trials=1, steps=1).stopping == "halving"
 
 
 def test_settings_are_changed_by_their_own_checks() -> None:
@@ -168,14 +157,6 @@ def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) 
 def test_version_and_completion() -> None:
     assert CliRunner().invoke(app, ["--version"]).output.startswith("distilbench 0.")
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
-
-
-def test_methods_lists_what_each_needs_and_its_hyper_parameters() -> None:
-    said = CliRunner().invoke(app, ["methods"], env={"COLUMNS": "200"}).output
-    for name in ("hpd", "mcr2", "ibkd", "dse", "pca"):
-        assert f"\n{name} " in said
-    said = CliRunner().invoke(app, ["methods", "hpd"], env={"COLUMNS": "200"}).output
-    assert "ACL Findings 2022" in said and "projection_start" in said and "Largest norm of the gradient" in said
 
 
 def test_tasks_of_a_run_bind_it_where_they_are_not_the_usual_ones() -> None:

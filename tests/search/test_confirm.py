@@ -83,13 +83,6 @@ def test_the_best_complete_ones_of_each_dimension(top: int, wanted: dict[int, li
     assert numbers(chosen_trials(TRIALS, [of(4), of(8)], top)) == wanted
 
 
-def test_the_same_settings_are_chosen_once() -> None:
-    twins = [trial(0, 4, 3.0, lr=0.1), trial(1, 4, 3.0, lr=0.1), trial(2, 4, 2.0, lr=0.2)]
-    assert numbers(chosen_trials(twins, [of(4)], 2)) == {4: [0, 2]}
-    stopped = [trial(0, 4, 3.0, lr=0.1), trial(1, 4, 2.0, lr=0.2), trial(2, 4, 1.0, lr=0.1)]
-    assert numbers(chosen_trials(stopped, [of(4)], 1)) == {4: [0]}, "the best stays first, though its twin got less far"
-
-
 def test_an_interrupted_one_only_where_none_is_complete(search: Search) -> None:
     running = [trial(7, 16, 1.0, TrialState.RUNNING), trial(8, 16, 2.0, TrialState.RUNNING)]
     silent = trial(9, 32, 0.0, TrialState.RUNNING)
@@ -171,13 +164,6 @@ def of_rungs(number: int, *objectives: float, state: TrialState = TrialState.COM
         for i, value in enumerate(objectives, start=1)
     }
     return found
-
-
-def test_the_best_rung_of_a_trial_counts_and_a_stopped_trial_takes_part() -> None:
-    fell = of_rungs(0, 7.0, 2.0)
-    rose = of_rungs(1, 1.0, 5.0)
-    stopped = of_rungs(2, 6.0, state=TrialState.PRUNED)
-    assert numbers(chosen_trials([fell, rose, stopped], [of(4)], 3)) == {4: [0, 2, 1]}
 
 
 def test_one_that_waited_when_the_time_was_over_takes_part_and_is_trained_to_its_end(

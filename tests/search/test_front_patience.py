@@ -60,25 +60,6 @@ def test_a_student_is_exhausted_after_so_many_trials_that_move_nothing() -> None
     assert not never.is_exhausted("static")
 
 
-def test_each_nested_width_can_move_the_front() -> None:
-    patience, nested = FrontPatience(1, OBJECTIVES), {"dev_score_8": 80.0, "dev_score_4": 70.0}
-    patience.report(ended(75.0, **nested))
-    patience.report(ended(75.0, **{**nested, "dev_score_4": 71.0}))
-    assert not patience.is_exhausted(None)
-    patience.report(ended(75.5, **{**nested, "dev_score_4": 71.0}))
-    assert patience.is_exhausted(None), "the mean over the widths is no point of its own"
-
-
-def test_for_quality_alone_each_group_has_its_best() -> None:
-    def told(patience: FrontPatience, value: float, dim: int) -> bool:
-        patience.report(create_trial(state=TrialState.COMPLETE, value=value, user_attrs={PARAMS: {"output_dim": dim}}))
-        return patience.is_exhausted(None)
-
-    patience = FrontPatience(1, ("quality",))
-    assert not told(patience, 3.0, 8) and not told(patience, 1.0, 4)
-    assert told(patience, 3.1, 8) and told(patience, 2.0, 8) and not told(patience, 1.5, 4)
-
-
 def test_the_points_of_another_methods_records() -> None:
     nested = {"dev_quality": 75.0, "dev_score": 75.0, "dev_score_8": 80.0, "dev_score_4": 70.0}
     values = {"quality": 75.0, "bytes": 32.0, "latency": 2.0}

@@ -142,15 +142,6 @@ def test_killed_anywhere_it_ends_the_same(
     assert leftovers == []
 
 
-def test_a_failure_is_an_outcome(tmp_path: Path, prepared_folder: Path, corpus: Corpus) -> None:
-    diverged = finish(make_job(tmp_path / "one", **{"lambda": 1e39}), prepared_folder, corpus, RESOURCES)
-    assert diverged.failed == "loss -inf, gradient norm nan at step 0" and diverged.rungs == ()
-    job = make_job(tmp_path / "two")
-    broken = replace(job, candidate=replace(job.candidate, params={**job.candidate.params, "head": "none"}))
-    outcome = finish(broken, prepared_folder, corpus, RESOURCES)
-    assert outcome.failed.startswith("ValidationError: ") and "head" in outcome.failed
-
-
 def test_a_trial_of_a_search_is_not_trained_or_judged_again(
     tmp_path: Path, prepared_folder: Path, corpus: Corpus, whole: tuple[Job, Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,21 +206,6 @@ def test_storage_that_is_gone_is_no_failure_of_the_job(
 
 
 RESOURCES = TrialResources(1, 0, 2, "")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_only_jobs_without_vectors_are_run(
-    tmp_path: Path, prepared_folder: Path, corpus: Corpus, cluster: None, whole: tuple[Job, Outcome]
-) -> None:
-    bad = make_job(tmp_path, **{"lambda": 1e39})
-    found: list[Outcome] = []
-    assert finish_jobs([bad, whole[0]], prepared_folder, corpus, RESOURCES, found.append) == []
-    # Trained by a driver that was killed before it heard of it: an outcome like any other, and the first.
-    first, second = found
-    assert told(first) == told(replace(whole[1], machine=None)), "nobody heard on which machine"
-    assert replace(second, machine=None) == Outcome(bad, "loss -inf, gradient norm nan at step 0", ())
-    assert second.machine
 
 
 @pytest.mark.slow

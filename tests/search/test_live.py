@@ -7,12 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.console import Console
 from watched import failed, heard, record, report, tally_of
 
 from distilbench.progress.console import (
-    CountedLines,
     FinishedLines,
     LiveTable,
     duration,
@@ -84,39 +82,6 @@ def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
     assert "10.0 steps/s in all" in frame
     # the failure once above the table, where it stays, and once among the last of each later frame
     assert text(console).count("FAIL     loss is nan [bold]after[/bold] 7 steps") >= 2
-
-
-def test_the_stages_after_the_search_are_counted(tmp_path: Path) -> None:
-    console = terminal()
-    watcher = heard(LiveTable(tally_of(tmp_path / "my-run"), console))
-    tell(watcher)
-    watcher.stage("confirm")
-    assert last_frame(console, "my-run").startswith("mcr2, confirm;")
-    watcher.counted(2, 6)
-    assert last_frame(console, "my-run").startswith("mcr2, confirm 2 of 6;")
-    watcher.stage("score")
-    watcher.counted(1, 3)
-    console.print("not scored: a row")
-    assert "not scored: a row" in text(console)
-    assert last_frame(console, "my-run").startswith("mcr2, score 1 of 3;")
-    watcher.stage("done")
-    drawn = text(console)
-    watcher.close()
-    assert text(console) == drawn, "what comes after the last stage is others'"
-
-
-def test_lines_say_how_far_a_stage_is_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(file=io.StringIO(), soft_wrap=True)
-    now = 100.0
-    monkeypatch.setattr("distilbench.progress.console.time.monotonic", lambda: now)
-    counts = CountedLines(console)
-    counts.begin("trained")
-    for done in range(4):  # 20 s each
-        counts.counted(done, 6)
-        now += 20
-    counts.begin("scored")
-    counts.counted(1, 1)
-    assert text(console).splitlines() == ["trained 2 of 6, about 1:20 min left", "scored 1 of 1"]
 
 
 def test_the_log_of_a_run_has_a_line_for_each_trial_and_stage(tmp_path: Path) -> None:

@@ -61,10 +61,3 @@ def test_it_is_written_now_and_then_and_when_a_stage_begins(
     append_records(run / "trials.jsonl", [record(2)])
     page(Event("stage", "confirm"))
     assert trials() == "3 trials"
-
-
-def test_a_folder_that_cannot_be_written_does_not_end_the_sweep(run: Path, tmp_path: Path) -> None:
-    append_records(run / "trials.jsonl", [record(0)])
-    (tmp_path / "report").write_text("a file where the folder should be")
-    LivePage(tmp_path / "report", "r", [run])(Event("stage", "search"))
-    assert (tmp_path / "report").read_text() == "a file where the folder should be"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +19,7 @@ from distilbench.methods.parts import encoder_method
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.trials.budget import Budget
-from distilbench.trials.rung_training import RungTraining, build_method, known_rungs
+from distilbench.trials.rung_training import RungTraining, build_method
 from distilbench.trials.training_spec import TrainingSpec
 
 TRAINED = {"lr": 0.003, "batch_size": 16, "dropout": True, "freeze_embeddings": False}
@@ -107,29 +106,6 @@ def test_halves_have_the_gradients_of_the_whole_batch(
         assert torch.allclose(halves[key], gradient, rtol=1e-3, atol=1e-5 * largest), key
 
 
-@pytest.mark.parametrize("name", ["hpd", "dse"])
-def test_states_are_not_kept(prepared: Prepared, name: str) -> None:
-    """Bytes held for the backward pass: of the parts' inputs and outputs alone; nor does anything else hold a state."""
-
-    def held(halves: bool) -> tuple[int, int]:
-        _, phase = make(prepared, name, 0, halves, train=True)
-        total = [0]
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            total[0] += tensor.numel() * tensor.element_size() * (not isinstance(tensor, torch.nn.Parameter))
-            return tensor.detach()
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            loss = phase.loss(np.arange(16))
-        gc.collect()
-        states = [o for o in gc.get_objects() if type(o) is torch.Tensor and o.dim() == 3 and o.requires_grad]
-        assert loss.requires_grad
-        return total[0], len(states)
-
-    (in_halves, states), (whole, _) = held(halves=True), held(halves=False)
-    assert in_halves < whole / 5 and states == 0
-
-
 class Device:
     """A device on which a pass of more than `tokens` padded tokens takes too much memory."""
 
@@ -191,26 +167,6 @@ def test_memory_that_runs_out_with_halves_too(
         "See the documentation"
     )
     assert not training.loaded  # what it had is free for the next trial
-
-
-@pytest.mark.parametrize("enough", [True, False])
-def test_memory_that_runs_out_in_dev_evaluation(
-    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch, enough: bool
-) -> None:
-    spec = spec_of(tmp_path, prepared_folder, "hpd", **METHODS["hpd"])
-    whole = train(replace(spec, folder=tmp_path / "whole"))
-    sizes: list[int] = []
-    Device(monkeypatch, 0, lambda judging: judging and bool(sizes.append(1)))  # only counts
-    device = Device(monkeypatch, 800 if enough else 100, lambda judging: judging)
-    training = train(spec)
-    if enough:
-        assert training.failed == "" and len(device.failed) == 1
-        # The steps before it were taken with the whole batch, and are not taken again.
-        assert training.rungs[0].metrics["loss"] == whole.rungs[0].metrics["loss"]
-        assert training.rungs[0].objective == pytest.approx(whole.rungs[0].objective, abs=0.01)
-    else:
-        assert "also with half the micro-batch" in training.failed and len(device.failed) == 2
-        assert known_rungs(spec.folder) == []
 
 
 def test_a_method_whose_batch_is_read_at_once_fails_at_once(

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from watched import record
 
-from distilbench.commands.plan import plan, shown
+from distilbench.commands.plan import plan
 from distilbench.errors import InputError
 from distilbench.records import append_records
 from distilbench.settings.commands import PlanSettings
@@ -55,14 +55,6 @@ def test_stages_scale_with_what_they_depend_on(run: Path, wanted: dict[str, int]
     assert found["seconds"] == sum((took | changed).values()) and found["dollars"] is None
 
 
-def test_dollars_are_for_all_of_it(run: Path) -> None:
-    assert planned(run, price=90)["dollars"] == pytest.approx(1.0)
-
-
 def test_a_run_without_a_search_is_no_plan(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--from"):
         planned(tmp_path)
-
-
-def test_times_for_a_reader() -> None:
-    assert [shown(s) for s in (2.34, 34, 150, 7200)] == ["2.3 s", "34 s", "2.5 min", "2.0 h"]

@@ -116,18 +116,6 @@ def test_a_table_keeps_what_was_recorded(table: Table) -> None:
     assert table.settings[5].failed == "collapsed" and len(table.settings[5].rungs) == 2
 
 
-def test_the_nearest_unused_setting_answers(table: Table) -> None:
-    nearest, asked = Nearest(table), table.settings[7].params
-    first, second = nearest.answer(asked), nearest.answer(asked)
-    assert first is table.settings[7] and second is not first
-    assert second.params["output_dim"] == asked["output_dim"] and second.params["pairs"] == asked["pairs"]
-    assert nearest.afresh().answer(asked) is first
-    every = [nearest.answer(asked) for _ in range(SETTINGS)]
-    assert len({id(setting) for setting in every}) == SETTINGS // 2, (
-        "after all of the dimension have answered, it begins again"
-    )
-
-
 @pytest.mark.parametrize("searcher", ["random", "tpe", "cmaes", "nsga2"])
 def test_any_number_of_workers_gets_the_same_trials(table: Table, searcher: str) -> None:
     alone, eight = play(table, searcher), play(table, searcher, workers=8)

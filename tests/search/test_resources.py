@@ -293,31 +293,6 @@ def test_a_cluster_that_does_not_answer_is_bad_input(
         pass
 
 
-@pytest.mark.parametrize(
-    ("address", "cpus", "threads"), [(None, 1, 1), (None, 3, 2), (None, None, 2), ("here:1", 1, 2)]
-)
-def test_the_command_itself_keeps_to_its_cpus(
-    address: str | None, cpus: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Context:
-        dashboard_url = ""
-
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(module, "_knock", lambda address: None)
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", lambda **settings: Context())
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with pytest.raises(KeyboardInterrupt), module.ray_cluster(address, cpus, dashboard=False):
-            assert torch.get_num_threads() == threads
-            raise KeyboardInterrupt
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("slow", [1, 3])
 def test_ray_is_started_again_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, slow: int) -> None:
     """Ray gives its own processes 30 s; only when they are late again and again is that the user's to know."""

@@ -89,24 +89,6 @@ def test_settings_to_try_first_are_adapted_or_dropped(tmp_path: Path) -> None:
     assert restrict_setting({"output_dim": 64, "lr": 0.001}, space) == {}
 
 
-def test_how_many_examples_there_must_be_is_asked_after_which(tmp_path: Path) -> None:
-    """64 clusters need 64 pairs: without duplicates noise serves them, with 30 duplicates nothing does."""
-
-    def check(have: int) -> Any:
-        def checked(possible: Possible) -> None:
-            for kind in possible("pairs"):
-                if max(possible("clusters")) > {"duplicates": have, "noise": 100}[kind]:
-                    raise InputError("too few")
-
-        return checked
-
-    without = restrict_space(load(tmp_path), check(0))
-    assert without.fixed["pairs"] == "noise" and without.parameters["clusters"].choices == (4, 16, 64)
-    some = restrict_space(load(tmp_path), check(30))
-    assert some.parameters["pairs"].choices == ("duplicates", "noise")
-    assert some.parameters["clusters"].choices == (4, 16)
-
-
 def test_a_width_that_no_dimension_fits_is_taken_itself(tmp_path: Path) -> None:
     space = within_width(load(tmp_path), 3)
     assert space.dimensions == [3] and space.notes == (

@@ -106,21 +106,6 @@ def test_a_training_that_only_loses_gives_its_start(tmp_path: Path, prepared_fol
         assert torch.equal(kept, start), name
 
 
-def test_a_start_that_is_collapsed_is_trained_all_the_same(
-    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, told = module.dev_report, iter(["one point", "", "", ""])
-    monkeypatch.setattr(module, "dev_report", lambda *given: (*real(*given)[:2], next(told)))
-    spec = spec_of(tmp_path, prepared_folder)
-    training = train(replace(spec, budget=spec.budget.model_copy(update={"start": True})))
-    assert training.failed == "" and [(r.rung, r.eligible) for r in training.rungs] == [
-        (0, False),
-        (1, True),
-        (2, True),
-        (3, True),
-    ]
-
-
 @pytest.mark.parametrize("method", ["pca", "mcr2_distil"])
 def test_a_student_without_its_final_form_has_no_start(tmp_path: Path, prepared_folder: Path, method: str) -> None:
     """PCA has no step; a distilled MCR2 makes its targets in a phase of its own first."""
@@ -211,18 +196,6 @@ def test_a_damaged_checkpoint_costs_the_way_from_the_one_before(
     (spec.folder / f"rung-{rung}.safetensors").write_bytes(b"")
     again = RungTraining(spec, "cpu")
     assert again.trainer.step == STEPS[rung - 2] and not again.done
-    assert_same(train(spec), whole("mcr2"))
-
-
-def test_keep_writes_where_it_is(tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining]) -> None:
-    spec = spec_of(tmp_path, prepared_folder)
-    training = RungTraining(spec, "cpu")
-    training.advance()
-    training.keep()
-    assert [p.name for p in sorted(spec.folder.glob("rung-*"))] == ["rung-1.safetensors"]
-    training.advance(0.0)
-    training.keep()
-    assert RungTraining(spec, "cpu").trainer.step == 3
     assert_same(train(spec), whole("mcr2"))
 
 
@@ -442,17 +415,6 @@ def test_the_student_is_taken_from_its_best_rung(
     again = RungTraining(spec, "cpu")  # a job of another process finishes it
     again.take_best()
     assert all(torch.equal(p, at_best[name]) for name, p in weights(again).items())
-
-
-def test_a_training_whose_best_is_gone_is_trained_again(
-    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    falling(monkeypatch, [5.0, 1.0, 2.0])
-    spec = spec_of(tmp_path, prepared_folder)
-    train(spec)
-    (spec.folder / module.BEST).unlink()
-    again = RungTraining(spec, "cpu")
-    assert again.rungs == [] and not again.done
 
 
 def test_a_head_that_is_still_trained_is_no_result(

@@ -15,12 +15,9 @@ from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 from simulated import YAML, Events, Killed, Simulation, Tune, content, in_memory, in_sqlite, space_of
 
-from distilbench.cluster.provenance import machine
 from distilbench.codes import competition_key
 from distilbench.search import searcher as module
-from distilbench.search.run_trials import trial_record
-from distilbench.search.search_plan import Search
-from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
+from distilbench.search.searcher import RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, STEPS, best_per_group, trial_rungs
 from distilbench.storage.retry import StorageGone
 
@@ -65,27 +62,6 @@ def test_any_order_of_completion_gives_the_same_study(tmp_path: Path, stopping: 
     assert sum(states.values()) == 24 and set(states) == (
         STATES if stopping != "none" else STATES - {TrialState.PRUNED}
     )
-
-
-def test_a_start_is_kept_and_decides_nothing(tmp_path: Path) -> None:
-    """Rung 0: in any order, and killed at any time, the verdicts and suggestions are those of a search without it."""
-    space = space_of(tmp_path)
-    without = Simulation(in_memory(), space, wanted=24, max_pending=8)
-    without.sit(1)
-    contents = set()
-    for workers in (1, 3, 8):
-        ours = Simulation(in_memory(), space, wanted=24, max_pending=8, start=True)
-        ours.sit(workers, speeds=workers, deaths=0.1)
-        contents.add("\n".join(content(ours.study)))
-        for one, other in zip(ours.study.trials, without.study.trials, strict=True):
-            assert {r: kept for r, kept in trial_rungs(one).items() if r} == trial_rungs(other)
-            assert trial_rungs(one)[0]["step"] == 0
-            assert (one.state, one.params, one.intermediate_values) == (
-                other.state,
-                other.params,
-                other.intermediate_values,
-            )
-    assert len(contents) == 1
 
 
 def test_with_little_time_every_dimension_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,38 +148,6 @@ def test_killed_at_any_write_it_ends_with_the_same_trials(
         ours.sit(workers=2, speeds=at + 1)
         assert content(ours.study) == reference, f"killed at write {at}"
     assert kills > 50
-
-
-def test_a_training_that_went_wrong_after_a_rung_is_not_the_collapse_of_that_rung(tmp_path: Path) -> None:
-    found = []
-    for interrupted in (False, True):
-        ours = Simulation(in_memory(), space_of(tmp_path, stopping="none"), wanted=1)
-        searcher = ours.searcher()
-        assert isinstance(searcher.suggest("a"), dict)
-        if interrupted:  # before it heard of the first rung
-            searcher = ours.searcher()
-            assert isinstance(searcher.suggest("a"), dict)
-        else:
-            assert searcher.report("a", result([0.5]))
-        searcher.on_trial_complete("a", result([0.5], done=True, failed="loss nan", collapsed=False))
-        found.append(content(ours.study))
-    assert found[0] == found[1] and "collapsed" not in found[0][0]
-
-
-def test_an_attempt_that_storage_interrupted_adds_no_second_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=3)
-    real, failures = ours.study.add_trial, iter([True, False, False])
-
-    def flaky(trial: Any) -> None:
-        real(trial)
-        if next(failures):
-            raise OSError("the disk was gone for a moment")
-
-    monkeypatch.setattr(ours.study, "add_trial", flaky)
-    ours.sit(workers=1)
-    assert [t.number for t in ours.study.trials] == [0, 1, 2]
 
 
 # What ends a search before its last trial
@@ -327,15 +271,6 @@ def test_a_trial_whose_worker_died_is_handed_out_again(tmp_path: Path) -> None:
     lose(searcher, last, 1)
     assert searcher.died == [0] and ours.study.trials[0].state == TrialState.FAIL
     assert list(trial_rungs(ours.study.trials[0])) == [1]
-
-
-def test_a_worker_that_never_began_is_not_counted(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=1, max_pending=8)
-    searcher, died = ours.searcher(), 0
-    while isinstance(searcher.suggest("a"), dict):
-        searcher.on_trial_complete("a", None, error=True)
-        died += 1
-    assert died == EXCUSED + 1 and searcher.died == [0]  # not for ever
 
 
 @pytest.mark.parametrize("heard", [True, False])
@@ -474,13 +409,3 @@ def test_the_study_opens_with_optuna_alone(tmp_path: Path) -> None:
     study = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path}/study.db")
     assert len(study.trials) == 4 and study.direction.name == "MAXIMIZE"
     assert study.best_trial.user_attrs["reason"] == ""
-
-
-def test_a_trials_record_names_the_machine_that_it_ran_on(tmp_path: Path) -> None:
-    search = Search("r", space_of(tmp_path), ("quality",), 1, [], 8, 0)
-    attributes = {PARAMS: {"output_dim": 4}, "reason": "lost"}
-    for told, wanted in (({MACHINE: {"device": "NVIDIA H", "cpus": 16}}, ("NVIDIA H", 16)), ({}, None)):
-        trial = optuna.trial.create_trial(state=TrialState.FAIL, user_attrs={**attributes, **told})
-        found = trial_record(trial, search).provenance
-        own = (machine()["device"], machine()["cpus"])
-        assert (found.device, found.cpus) == (wanted or own) and found.versions

@@ -12,7 +12,7 @@ import yaml
 
 from distilbench.choices import BUDGETS
 from distilbench.errors import InputError
-from distilbench.methods import get_method, method_names
+from distilbench.methods import get_method
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space, read_yaml
@@ -83,12 +83,6 @@ def test_draws_are_of_the_right_types_and_in_range(tmp_path: Path) -> None:
         MCR2Params.model_validate(d)
 
 
-def test_numbers_may_be_written_as_everywhere_else(tmp_path: Path) -> None:
-    # YAML 1.1 takes 1e-4, without a point, for a string.
-    space = load(tmp_path, GOOD.replace("low: 0.0001", "low: 1e-4").replace("lambda: 1", "lambda: 2E3"))
-    assert (space.parameters["lr"].low, space.fixed["lambda"]) == (0.0001, 2000)
-
-
 @pytest.mark.parametrize(
     ("change", "dimensions"),
     [
@@ -122,12 +116,6 @@ def test_every_shipped_space_loads_for_its_method_and_its_settings_are_valid(pat
     lowest = {name: space.possible(name)[0] for name in space.parameters}
     for setting in ({}, *space.enqueue):
         params.model_validate({**space.fixed, **lowest, **setting})
-
-
-def test_every_method_ships_a_space() -> None:
-    for budget in BUDGETS:
-        found = {path.stem for path in (ROOT / "search_spaces" / budget).glob("*.yaml")}
-        assert found == set(method_names()), budget
 
 
 @pytest.mark.parametrize(
@@ -179,16 +167,6 @@ def test_a_bad_condition(tmp_path: Path, when: dict[str, Any], message: str) -> 
         load(tmp_path, conditional(**when))
 
 
-@pytest.mark.parametrize(("name", "entry"), [("output_dim", {"choices": [4]}), ("batch_size", {"choices": [8]})])
-def test_what_every_student_needs_has_no_condition(tmp_path: Path, name: str, entry: dict[str, Any]) -> None:
-    raw = yaml.safe_load(conditional(pairs="noise"))
-    for part in ("fixed", "parameters"):
-        raw[part].pop(name, None)
-    raw["parameters"][name] = {**entry, "when": {"pairs": "noise"}}
-    with pytest.raises(InputError, match=f"{name}: when, but the method has no default|output_dim: when; expected no"):
-        load(tmp_path, yaml.safe_dump(raw, sort_keys=False))
-
-
 def test_settings_to_try_first(tmp_path: Path) -> None:
     given = [{"lr": 0.002, "head": "residual"}, {"output_dim": "native", "clusters": 3}]
     raw = yaml.safe_load(changed(parameters={"output_dim": {"choices": [8, "native"]}}, enqueue=given))
@@ -217,51 +195,31 @@ def test_a_bad_setting_to_try_first(tmp_path: Path, setting: dict[str, Any], mes
 BAD = [
     # unknown parameter
     ({"parameters": {"lamda": {"low": 1, "high": 2}}}, r"lamda: mcr2 has no such parameter; it has .*lambda"),
-    ({"fixed": {"epochs": 3}}, r"epochs: mcr2 has no such parameter"),
     # The module's own name of it: two names of one thing would be two parameters.
     ({"fixed": {"lam": 3}}, r"lam: mcr2 has no such parameter"),
     # empty range
     ({"parameters": {"head": {"choices": []}}}, r"head: choices is \[\]; expected at least one value"),
     ({"parameters": {"lr": {"low": 0.1, "high": 0.1}}}, r"lr: low and high are both 0\.1: an empty range"),
     ({"parameters": {"lr": {}}}, r"lr: neither choices nor both of low and high"),
-    ({"parameters": {"lr": {"low": 0.1}}}, r"lr: neither choices nor both of low and high"),
-    ({"parameters": {"output_dim": {"choices": []}}}, r"output_dim: choices is \[\]"),
     # low above high
     ({"parameters": {"lr": {"low": 0.1, "high": 0.01}}}, r"lr: low is 0\.1, above high, 0\.01"),
-    ({"parameters": {"clusters": {"low": 9, "high": 2}}}, r"clusters: low is 9, above high, 2"),
     # wrong type
     ({"parameters": {"lr": {"low": "small", "high": 0.1}}}, r"parameters\.lr\.low: .*number.*\(got 'small'\)"),
-    ({"parameters": {"lr": {"low": True, "high": 2}}}, r"parameters\.lr\.low: .*\(got 'True'\)"),
-    ({"parameters": {"lr": {"low": [1], "high": 2}}}, r"parameters\.lr\.low: "),
     ({"parameters": {"lr": 0.1}}, r"parameters\.lr: .*\(got '0\.1'\)"),
-    ({"parameters": {"lr": {"choices": 0.1}}}, r"parameters\.lr\.choices: .*\(got '0\.1'\)"),
     ({"parameters": {"lr": {"choices": ["fast"]}}}, r"lr: choices is 'fast': .*number"),
     ({"parameters": {"clusters": {"choices": [4, 8.5]}}}, r"clusters: choices is 8\.5: .*integer"),
-    ({"parameters": {"clusters": {"choices": [4, True]}}}, r"clusters: choices is True: .*integer"),
     ({"parameters": {"clusters": {"low": 2, "high": 8.5}}}, r"clusters: high is 8\.5: .*integer"),
     ({"parameters": {"head": {"low": 1, "high": 2}}}, r"head: low/high on a parameter that is not a number"),
     ({"parameters": {"head": {"choices": ["elu", "gelu"]}}}, r"head: choices is 'gelu': .*'elu' or 'residual'"),
-    ({"parameters": {"decay": {"choices": ["yes"]}}}, r"decay: choices is 'yes': .*boolean"),
     ({"fixed": {"batch_size": "16"}}, r"batch_size: fixed is '16': .*integer"),
-    ({"fixed": {"betas": [0.9]}}, r"betas: fixed is \[0\.9\]"),
     # out of the parameter's own range
     ({"fixed": {"batch_size": 1}}, r"batch_size: fixed is 1: .*greater than or equal to 2"),
-    ({"parameters": {"lr": {"low": 0.1, "high": 5}}}, r"lr: high is 5(\.0)?: .*less than or equal to 1"),
     ({"parameters": {"clusters": {"low": 0, "high": 5}}}, r"clusters: low is 0: .*greater than or equal to 1"),
-    ({"parameters": {"output_dim": {"choices": [0, 4]}}}, r"output_dim: choices is 0"),
     # `native` is 32 here
     ({"parameters": {"output_dim": {"choices": [4, 4]}}}, r"output_dim: choices is \[4, 4\]; expected each"),
     ({"parameters": {"output_dim": {"choices": ["Native"]}}}, r"output_dim: choices is 'Native': .*integer"),
-    ({"parameters": {"clusters": {"choices": ["native"]}}}, r"clusters: choices is 'native': .*integer"),
-    (
-        {"parameters": {"output_dim": None}, "fixed": {"output_dim": "nativ"}},
-        r"output_dim: fixed is 'nativ': .*integer",
-    ),
     # no number that a draw could come from
     ({"parameters": {"eps2": {"low": 0.1, "high": float("inf")}}}, r"eps2\.high: .*finite"),
-    ({"parameters": {"clusters": {"low": 1, "high": float("inf")}}}, r"clusters\.high: .*finite"),
-    ({"parameters": {"eps2": {"low": float("nan"), "high": 1}}}, r"eps2\.low: .*finite"),
-    ({"parameters": {"eps2": {"choices": [0.1, float("inf")]}}}, r"eps2: choices is inf: .*finite"),
     ({"fixed": {"lambda": float("inf")}}, r"lambda: fixed is inf: .*finite"),
     ({"parameters": {"eps2": {"low": 0, "high": 1, "log": True}}}, r"eps2: low is 0; expected above 0 on a log"),
     # missing and contradictory
@@ -269,7 +227,6 @@ BAD = [
     ({"parameters": {"output_dim": None}}, r"output_dim: neither searched nor fixed"),
     ({"fixed": {"lr": 0.1}}, r"lr: both searched and fixed"),
     ({"parameters": {"head": {"choices": ["elu"], "log": True}}}, r"head: both choices and low/high/log"),
-    ({"parameters": {"lr": {"choices": [0.1], "low": 0.1, "high": 1}}}, r"lr: both choices and low/high/log"),
     (
         {"parameters": {"head": {"choices": ["elu", "elu"]}}},
         r"head: choices is \['elu', 'elu'\]; expected each value once",
@@ -280,12 +237,8 @@ BAD = [
     # method and budget
     ({"method": "hpd"}, r"method: it is a space of 'hpd'; expected 'mcr2'"),
     ({"budget": {"trials": 0}}, r"budget\.trials: .*greater than or equal to 1 \(got '0'\)"),
-    ({"budget": {"trials": 2.5}}, r"budget\.trials: .*\(got '2\.5'\)"),
     ({"budget": {"steps": None}}, r"budget\.steps: field required"),
-    ({"budget": {"eta": 1}}, r"budget\.eta: .*greater than or equal to 2"),
-    ({"budget": {"rungs": 11}}, r"budget\.rungs: "),
     ({"budget": {"hours": 3}}, r"budget\.hours: .*not permitted"),
-    ({"parameters": "all"}, r"parameters: .*\(got 'all'\)"),
     ({"notes": "hello"}, r"notes: .*not permitted"),
 ]
 

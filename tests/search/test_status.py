@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from typer.testing import CliRunner, Result
 from watched import failed, heard, record, report, tally_of
 
 from distilbench.cli import app
-from distilbench.commands import status as module
 from distilbench.commands.status import run_statuses
 from distilbench.progress.file import ProgressFile
 from distilbench.progress.tally import Tally
@@ -44,11 +41,6 @@ def searching(folder: Path) -> Tally:
         watcher.finished(found)
     watcher.close()
     return watcher
-
-
-def change(folder: Path, **values: Any) -> None:
-    path = folder / "progress.json"
-    write_json(path, {**json.loads(path.read_text()), **values})
 
 
 def score(role: str, name: str) -> ScoreRecord:
@@ -119,15 +111,6 @@ def test_a_killed_driver(tmp_path: Path) -> None:
     assert found["at_work"] is False
 
 
-def test_a_driver_on_another_machine(tmp_path: Path) -> None:
-    searching(tmp_path / "r")
-    change(tmp_path / "r", host="elsewhere", pid=1, updated=time.time() - 125)
-    out = shown(tmp_path / "r")
-    assert re.search(r"stage search; its driver is on elsewhere \(process 1\), last heard of \d+:\d\d min ago", out)
-    assert "1 running" in out
-    assert json.loads(shown(tmp_path / "r", "--json"))[0]["at_work"] is None
-
-
 def test_a_finished_run_with_confirmations_and_rows(tmp_path: Path) -> None:
     watcher = searching(tmp_path / "r")
     append_records(tmp_path / "r" / "trials.jsonl", [record(0, seed=1, confirms=True), record(0, confirms=True)])
@@ -139,16 +122,6 @@ def test_a_finished_run_with_confirmations_and_rows(tmp_path: Path) -> None:
     assert "2 confirmations\n" in out
     assert "3 rows scored (1 teacher, 1 baseline, 1 student)" in out  # the student's later record replaces the earlier
     assert shown(tmp_path / "r", "--watch") == out  # and ends
-
-
-def test_a_run_without_progress(tmp_path: Path) -> None:
-    begin(tmp_path / "old")
-    append_records(tmp_path / "old" / "trials.jsonl", [record(0)])
-    assert "no progress.json" in shown(tmp_path / "old") and "1 of 24" in shown(tmp_path / "old")
-    write_json(tmp_path / "compared" / "config.json", {"corpus_fingerprint": "f", "rows": ["a"], "seeds": 3})
-    append_records(tmp_path / "compared" / "scores.jsonl", [score("student", "a")])
-    out = shown(tmp_path / "compared")
-    assert "comparison, no progress.json" in out and "1 rows scored (1 student)" in out and "trials" not in out
 
 
 def test_several_methods_in_one_folder(tmp_path: Path) -> None:
@@ -173,20 +146,6 @@ def test_json(tmp_path: Path) -> None:
         "trial": 2, "dim": 32, "bytes": 128, "state": "FAIL", "reason": "loss is nan [at] step 7", "objective": None,
     }  # fmt: skip
     assert found["progress"]["running"][0]["step"] == 120
-
-
-def test_watch_shows_what_changes_until_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watcher = searching(tmp_path / "r")
-    waits: list[float] = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        watcher.stage("score" if len(waits) == 1 else "done")
-
-    monkeypatch.setattr(module.time, "sleep", wait)
-    out = shown(tmp_path / "r", "--watch")
-    assert waits == [2, 2]
-    assert out.index("stage search") < out.index("stage score") < out.index("mcr2, done")
 
 
 @pytest.mark.parametrize(
@@ -222,13 +181,3 @@ def test_it_loads_nothing_heavy(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path / "r")]
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
     assert "stage search" in done.stdout and done.stdout.splitlines()[-1] == "loaded"
-
-
-def test_the_demonstration_corpus_is_named_beside_its_scores(tmp_path: Path) -> None:
-    searching(tmp_path / "run")
-    told = "Scores are on the demonstration corpus, no benchmark."
-    assert told not in invoke(tmp_path / "run").output
-    for corpus in ("demonstration", "mine"):
-        begin(tmp_path / "run", corpus=corpus, demonstration=True)
-        assert told in invoke(tmp_path / "run").output
-    assert json.loads(invoke(tmp_path / "run", "--json").output)[0]["demonstration"] is True

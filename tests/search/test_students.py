@@ -55,21 +55,6 @@ def load(folder: Path, content: dict[str, Any] = SPACE) -> SearchSpace:
 # The space
 
 
-def test_a_space_seen_as_one_students(tmp_path: Path) -> None:
-    space = load(tmp_path)
-    static, layers = space_for_student(space, "static"), space_for_student(space, "auto:1")
-    assert (static.students, layers.students, space.students) == (
-        ["static"],
-        ["auto:1"],
-        ["static", "auto:1", "teacher"],
-    )
-    assert (static.parameters["lr"].low, layers.parameters["lr"].low) == (0.01, 1e-4)
-    assert static.possible("sif") == [0.0, 0.01, 0.001] and layers.possible("sif") == [0.001]
-    assert (static.budget.steps, layers.budget.steps) == (12, 6)
-    assert static.enqueue == ({"lr": 0.02, "sif": 0.01},) and layers.enqueue == ({"lr": 0.0005},)
-    assert sorted(space.possible("lr")) == [1e-4, 1e-3, 0.01, 0.1]
-
-
 def test_what_a_space_says_of_a_student_holds_with_fewer_tokens(tmp_path: Path) -> None:
     own = {"low": 0.02, "high": 0.05}
     lr = {**SPACE["parameters"]["lr"], "students": {**SPACE["parameters"]["lr"]["students"], "auto:1:corpus": own}}

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
 from distilbench.methods.mcr2 import MCR2Params
-from distilbench.methods.neighbours import NeighboursParams
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
 from distilbench.search.study import (
     PARAMS,
-    begin_trial,
     best_per_group,
     first_settings,
-    open_study,
     result_objective,
     rung_key,
-    sqlite_url,
     starts_for,
-    trial_dimension,
-    trial_params,
 )
 
 YAML = """
@@ -61,12 +54,6 @@ def test_dimensions_share_the_trials_and_the_first_of_each_is_a_setting_of_the_s
     assert starts[3:] == [{"output_dim": d} for d in (4, 8, 16)] * 2  # the rest is drawn
 
 
-def test_a_larger_search_begins_as_a_smaller_one(space: SearchSpace) -> None:
-    given = [{"lr": 0.002}]
-    for trials in range(1, 12):
-        assert starts_for(space, 12, 0, given)[:trials] == starts_for(space, trials, 0, given)
-
-
 def test_settings_of_the_space_and_of_the_command_follow_for_every_dimension(space: SearchSpace) -> None:
     space = space.model_copy(update={"enqueue": ({"lr": 0.002}, {"lr": 0.001})})
     starts = first_settings(space, 99, 0, [{"lr": 0.003}, {"output_dim": 8, "lr": 0.004}])
@@ -93,34 +80,7 @@ def test_where_trials_compete_within_bytes_every_number_of_bytes_has_a_start(tmp
     assert len(starts_for(space, 20, 0, share_dimensions=False)) == 3  # those of the space alone
 
 
-def test_every_code_that_comes_along_begins_with_little_time() -> None:
-    spaces = Path(__file__).parents[2] / "distilbench" / "search_spaces"
-    for name in ("real", "small", "recorded"):
-        space = load_space(spaces / name / "neighbours.yaml", "neighbours", NeighboursParams, native=384)
-        first = starts_for(space, len(space.bytes_competed) + len(space.enqueue), 0)
-        assert {space.bytes_of(start) for start in first} >= set(space.bytes_competed)
-        assert all(space.suggest(optuna.trial.FixedTrial(_whole(space, start))) for start in first)
-
-
-def _whole(space: SearchSpace, start: dict[str, Any]) -> dict[str, Any]:
-    """The start, with some value for whatever else is drawn."""
-    drawn = space.suggest(optuna.create_study().ask(space.in_study({})[1]))
-    return {**drawn, **start}
-
-
 # Trials
-
-
-def test_a_trial_begins_with_all_its_values_at_once(tmp_path: Path, space: SearchSpace) -> None:
-    url = sqlite_url(tmp_path / "study.db")
-    kept = open_study(url, "s")
-    drawn = {"output_dim": 4, "lr": 0.1 / 30}
-    for _ in range(2):  # tried again after storage failed: no second trial
-        begin_trial(kept, 0, {**drawn, "head": "elu"}, drawn, {name: space.distribution(name) for name in drawn})
-    [trial] = open_study(url, "s").get_trials()
-    assert (trial.state, trial.params, trial_params(trial)) == (TrialState.RUNNING, drawn, {**drawn, "head": "elu"})
-    assert trial_dimension(trial) == 4
-    assert open_study(url, "s").direction == optuna.study.StudyDirection.MAXIMIZE
 
 
 def finish(study: optuna.Study, dim: int, value: float | None, state: TrialState, **rungs: float) -> None:

@@ -17,7 +17,6 @@ from distilbench.search.study_storage import (
     claim_place,
     latest_study,
     open_run_study,
-    safe_text,
 )
 from distilbench.search.warm_start import set_aside
 
@@ -53,11 +52,6 @@ def test_refused_urls(given: str, reason: str) -> None:
     with pytest.raises(InputError, match=f"--study .*{reason}") as raised:
         checked_url(given)
     assert SECRET not in str(raised.value)
-
-
-def test_a_text_without_its_secrets() -> None:
-    assert safe_text(f"postgresql://me:{SECRET}@h/d?password={SECRET}") == "postgresql://***@h/d"
-    assert safe_text("sqlite:////somewhere/all.db") == "sqlite:////somewhere/all.db"
 
 
 def test_the_command_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,13 +98,3 @@ def test_runs_of_one_name_share_a_database(tmp_path: Path, url: str) -> None:
     (first / "config.json").write_text("{}")
     aside = set_aside(first)
     assert len(latest_study(aside).trials) == 3 and not (first / FILE).exists()
-
-
-def test_the_same_trials_wherever_the_study_is(tmp_path: Path, url: str) -> None:
-    assert content(begun(tmp_path / "a" / "r", url).study) == content(begun(tmp_path / "b" / "r", None).study)
-
-
-def test_a_file_that_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("{}")
-    with pytest.raises(InputError, match=f"{FILE}: expected"):
-        latest_study(tmp_path)

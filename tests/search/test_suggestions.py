@@ -62,16 +62,6 @@ def test_a_study_goes_on_with_the_trials_that_it_would_have_had(tmp_path: Path, 
     assert content(parts.study) == content(whole.study)
 
 
-def test_more_trials_are_those_of_a_search_that_had_them_from_the_start(tmp_path: Path) -> None:
-    whole = Simulation(in_memory(), space_of(tmp_path), wanted=16)
-    whole.sit(workers=2, speeds=0)
-    grown = Simulation(in_memory(), space_of(tmp_path), wanted=9)
-    grown.sit(workers=2, speeds=1)
-    grown.wanted = 16
-    grown.sit(workers=2, speeds=2)
-    assert content(grown.study) == content(whole.study)
-
-
 @pytest.mark.parametrize("searcher", ["nsga2", "nsga3"])
 def test_a_search_that_grows_keeps_its_population(tmp_path: Path, searcher: str) -> None:
     found = []
@@ -116,16 +106,6 @@ def test_what_is_due_is_waited_for_and_nothing_more_is_told(tmp_path: Path) -> N
     ends[0] = late
     assert made.ask(ends.get) is not None
     assert [t.state.name for t in made.study_of(None).trials] == ["COMPLETE", "RUNNING", "RUNNING"]
-
-
-def test_trials_that_another_optuna_suggested_are_taken_as_they_are(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=12, seed=1)
-    ours.sit(workers=2)
-    before, ours.seed, ours.wanted = suggested(ours.study), 2, 18  # another seed stands for another version
-    ours.sit(workers=2)
-    assert suggested(ours.study)[:12] == before
-    assert len(ours.study.trials) == 18 and all(t.state.is_finished() for t in ours.study.trials)
-    assert len({repr(p) for p in suggested(ours.study)}) == 18
 
 
 @pytest.mark.parametrize("searcher", SEARCHERS)

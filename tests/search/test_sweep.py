@@ -136,20 +136,3 @@ def test_a_driver_killed_in_the_search_and_in_the_confirmation_changes_nothing(
     assert told(sweep.trials()) == told(whole.trials())
     assert told(sweep.confirmations()) == told(whole.confirmations())
     assert scored(sweep.scores()) == scored(whole.scores())
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_the_same_sweep_twice_at_once_is_refused(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
-) -> None:
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 40)
-    driver = sweep.start()
-    try:
-        wait_for(lambda: (sweep.run / "config.json").exists() or driver.poll() is not None)
-        assert "another process is running this sweep" in sweep.refused()
-        assert driver.wait(timeout=600) == 0, sweep.log()
-    finally:
-        driver.kill()
-    assert_whole(sweep, 6)
-    assert json.loads((sweep.run / "config.json").read_text())["trials"] == 6

@@ -18,7 +18,7 @@ from run_command import LONG, SPACE, Command, make_sweep, told
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.commands.method_runs import _shares, claim_run, plan_method_runs
+from distilbench.commands.method_runs import _shares, plan_method_runs
 from distilbench.commands.schedule_methods import schedule_methods
 from distilbench.errors import InputError
 from distilbench.methods import get_method
@@ -115,20 +115,6 @@ def test_several_methods_that_are_asked_for_have_to_fit(
             plan_method_runs(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
 
 
-def test_a_folder_of_search_spaces_is_of_the_methods_that_it_names(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
-) -> None:
-    quiet, folder = Console(quiet=True), tmp_path / "own"
-    folder.mkdir()
-    for method, dimension in (("pca", 4), ("random_projection", 6)):
-        text = f"method: {method}\nbudget: {{trials: 1, steps: 1, rungs: 1, confirm: {{seeds: 1}}}}\n"
-        (folder / f"{method}.yaml").write_text(text + f"parameters:\n  output_dim: {{choices: [{dimension}]}}\n")
-    members, _ = plan_method_runs(settings(data_folder, encoder_folder, tmp_path, space=folder), quiet)  # --method all
-    assert {m.space.method: list(m.space.dimensions) for m in members} == {"pca": [4], "random_projection": [6]}
-    with pytest.raises(InputError, match=f"^--space {folder}: expected mcr2.yaml in this folder"):
-        plan_method_runs(settings(data_folder, encoder_folder, tmp_path, space=folder, method=("pca", "mcr2")), quiet)
-
-
 def test_the_whole_question_is_asked_of_all_methods_of_the_front_heads_first(
     tmp_path: Path, narrow_encoder_folder: Path
 ) -> None:
@@ -171,20 +157,6 @@ def test_methods_have_their_turns_and_those_that_time_cut_off_go_on(
     assert [turn for *_, turn in schedule_methods(members, late)] == ["1 of 3", "2 of 3", "3 of 3"]
     assert [turn for *_, turn in schedule_methods(members[1:2], Clock(900))] == [""], "one method ends with what it has"
     assert [turn for *_, turn in schedule_methods(members, Clock(None))] == ["1 of 3", "2 of 3", "3 of 3"]
-
-
-def test_a_run_that_has_not_begun_is_bound_anew_without_setting_anything_aside(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
-) -> None:
-    quiet, given = Console(quiet=True), {"method": ("mcr2",), "runs": tmp_path / "runs", "name": "r"}
-    (member,), _ = plan_method_runs(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
-    claim_run(settings(data_folder, encoder_folder, tmp_path, **given), member, quiet)
-    Path("search_spaces/mcr2.yaml").write_text(SPACE.format(steps=20))  # trials of other lengths do not compare
-    changed = settings(data_folder, encoder_folder, tmp_path, **given, warm_start=str(tmp_path / "runs" / "r"))
-    (member,), run = plan_method_runs(changed, quiet)
-    assert not claim_run(changed, member, quiet)
-    assert [path.name for path in run.iterdir()] == ["config.json"]
-    assert json.loads((run / "config.json").read_text())["budget.steps"] == 20
 
 
 def test_trials_are_shared_among_the_methods(

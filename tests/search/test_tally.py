@@ -55,18 +55,6 @@ def test_a_trial_that_waits_runs_no_longer_and_its_steps_count_once(tmp_path: Pa
     assert tally.trained == 100 and tally.progress().counts["PRUNED"] == 1
 
 
-def test_confirmations_are_counted_apart_and_never_best(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path), clock)
-    tally.finished(record(4, objective=0.5))
-    tally.stage("confirm")
-    tally.started(4, {"output_dim": 32})
-    tally.finished(record(4, objective=9.0, confirms=True))
-    found = tally.progress()
-    assert found.confirmed == 1 and found.counts["COMPLETE"] == 1 and not found.running
-    assert tally.records[4].objective == 0.5
-    assert best_of([record(4, objective=0.5), record(4, objective=9.0, confirms=True)])["", 128].objective == 0.5
-
-
 def test_the_best_is_complete_and_the_earlier_of_equals() -> None:
     trials = [
         record(5, objective=-0.5),
@@ -117,18 +105,3 @@ def test_a_process_is_told_from_one_that_ended() -> None:
     child.wait()
     child.stdin and child.stdin.close()
     assert process_mark(child.pid) is None
-
-
-def test_a_stage_after_the_search_is_counted_and_takes_as_long_for_what_is_left(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path), clock)
-    tally.stage("confirm")
-    assert tally.progress().seconds_left is None
-    clock.now += 30
-    tally.counted(2, 6)
-    found = tally.progress()
-    assert (found.stage_done, found.stage_total, found.seconds_left) == (2, 6, 60.0)
-    assert Progress.model_validate_json(found.model_dump_json()) == found
-    tally.stage("score")
-    assert (tally.progress().stage_total, tally.progress().seconds_left) == (0, None)
-    old = found.model_dump(exclude={"stage_done", "stage_total"})
-    assert Progress.model_validate(old).stage_total == 0, "of an earlier version"

@@ -67,12 +67,6 @@ def test_the_search_ends_before_what_comes_after_it(now: Now) -> None:
     assert clock.scoring_end == pytest.approx(1995)
 
 
-def test_a_search_has_half_of_a_small_budget(now: Now) -> None:
-    clock = Clock(100.0)
-    clock.row_s, clock.training_s = 50.0, 500.0
-    assert clock.search_end(6, 4) == 1050 < clock.training_end(6) == 1075 < clock.scoring_end == 1095
-
-
 def test_each_method_has_an_equal_share_of_what_is_left(now: Now) -> None:
     clock = Clock(300.0)
     first = clock.part(3)

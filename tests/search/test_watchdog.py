@@ -52,18 +52,6 @@ def test_a_hanging_process_ends_and_says_where(tmp_path: Path, hang: str) -> Non
     assert "in stuck" in log.read_text()
 
 
-@pytest.mark.timeout(60)
-def test_progress_keeps_it_alive_and_leaves_no_file(tmp_path: Path) -> None:
-    log = tmp_path / "logs" / "h.txt"
-    working = "[(time.sleep(0.1), dog.alive()) for _ in range(20)]"
-    process = start(
-        log, "time.sleep(1.5)", limit=1.0, before=working + "; dog.__exit__(None, None, None); dog.limit_s = 0"
-    )
-    out = process.communicate(timeout=20)[0]
-    assert (process.returncode, out) == (0, "alive\n")
-    assert log.parent.exists() and not log.exists()
-
-
 def test_what_the_work_says_of_itself_is_progress(tmp_path: Path) -> None:
     heard: list[str] = []
     dog, outer = Watchdog(tmp_path / "h.txt", 0), subscribe(lambda: heard.append("outer"))

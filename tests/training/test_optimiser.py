@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 from toy_learner import Toy
 
 from distilbench.training.loop import Trainer, decay_groups
@@ -18,23 +17,6 @@ def test_decay_spares_vectors_unless_it_is_for_all() -> None:
     assert {q.ndim for q in groups[0]["params"]} == {2} and {q.ndim for q in groups[1]["params"]} == {1}
     (alone,) = decay_groups(list(toy.parameters()), Toy(decay_all=True, weight_decay=0.5).params)
     assert alone["weight_decay"] == 0.5 and len(alone["params"]) == 4
-
-
-@pytest.mark.parametrize("decay_all", [True, False])
-def test_a_resumed_training_with_groups_is_the_same(tmp_path: object, decay_all: bool) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path))
-    whole = Trainer(Toy(decay_all=decay_all, weight_decay=0.3), 0, 12)
-    whole.train_until(12)
-    part = Trainer(Toy(decay_all=decay_all, weight_decay=0.3), 0, 12)
-    part.train_until(9)
-    part.save(folder, 1)
-    again = Trainer(Toy(decay_all=decay_all, weight_decay=0.3), 0, 12)
-    again.resume(folder)
-    again.train_until(12)
-    for one, two in zip(whole.method.parameters(), again.method.parameters(), strict=True):
-        assert torch.equal(one, two)
 
 
 def test_a_cosine_falls_from_the_rate_to_0() -> None:

@@ -44,18 +44,6 @@ def test_phases_follow_each_other_each_with_its_own_batches() -> None:
     assert sorted(drawn) == list(range(24)) and wanted[0] != wanted[1]
 
 
-def test_every_phase_has_an_optimiser_of_its_own() -> None:
-    toy = Toy()
-    trainer = Trainer(toy, 0, 1000)
-    second = toy.second.weight.clone()
-    trainer.train_until(FIRST)
-    assert torch.equal(toy.second.weight, second)  # not trained in the first phase
-    assert trainer.optimizer.state[toy.first.weight]["step"] == FIRST
-    trainer.train_until(FIRST + 1)
-    assert trainer.optimizer.state[toy.first.weight]["step"] == 1
-    assert not torch.equal(toy.second.weight, second)
-
-
 @pytest.mark.parametrize(("warmup", "decay"), [(0.0, True), (0.4, True), (0.4, False), (0.0, False)])
 def test_the_learning_rate_starts_again_in_every_phase(warmup: float, decay: bool) -> None:
     toy = Toy(warmup=warmup, decay=decay)
@@ -143,12 +131,6 @@ def test_a_resumed_phase_begins_with_its_parameters_restored(tmp_path: Path, kil
     second.train_until(killed + 1)
     entered = [what for kind, what in toy.events if kind == "begin"]
     assert entered == (["one", "two"] if killed == FIRST else begun)
-
-
-def test_a_folder_without_checkpoints_is_a_fresh_start(tmp_path: Path) -> None:
-    trainer = Trainer(Toy(), 0, 1000)
-    assert trainer.resume(tmp_path / "nothing") == 0
-    assert trainer.step == 0 and trainer.method.events == []
 
 
 def test_without_phases_nothing_is_trained_and_a_checkpoint_is_kept(tmp_path: Path) -> None:
