@@ -78,11 +78,8 @@ class Answered(Suggestions):
         setting = self.answers.answer(params)
         self.answered.append(setting)
         self.params[-1] = dict(setting.params)
-        trial = self.asked[-1]
         drawn, distributions = self.space.in_study(setting.searched)
-        storage = trial.study._storage
-        for frozen in (storage._get_trial(trial._trial_id), trial._cached_frozen_trial):
-            frozen.params, frozen.distributions = dict(drawn), dict(distributions)
+        self.asked[-1] = self.asked[-1]._replace(params=drawn, distributions=distributions)
         return dict(setting.params)
 
 

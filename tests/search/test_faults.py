@@ -13,7 +13,7 @@ import psutil
 import pytest
 from run_command import Command, wait_for, workers
 
-from distilbench.commands.status import run_statuses, status_lines
+from distilbench.commands.status import run_statuses
 
 MCR2 = """
 method: mcr2
@@ -128,7 +128,7 @@ def test_ctrl_c_and_sigterm_are_heard_in_every_stage(
         assert last.startswith("interrupted; to go on: python -m platform.sweep --method mcr2 --space ")
         assert sweep.scores() == before
         (status,) = run_statuses(sweep.run)
-        told = [str(line) for line in status_lines(status, time.time())]
+        told = [str(line) for line in status.lines()]
         assert told[0].endswith("ago; the same command goes on") and "interrupted" in told[0]
     assert "Traceback" not in sweep.log()
     with running(sweep):
