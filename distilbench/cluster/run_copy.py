@@ -139,11 +139,6 @@ class RunCopy:
         inside = folder.resolve().relative_to(self.run.resolve()).as_posix()
         return self.remote if inside == "." else self.remote / inside
 
-    def forget_trainings(self, run: Path) -> None:
-        """Delete the trainings of a run whose trials were set aside."""
-        for name in TRAININGS:
-            self.remote_of(run / name).delete_all()
-
     def forget(self, training: Path) -> None:
         """Delete a training that nobody goes on with, soon."""
         with self._lock:

@@ -15,17 +15,15 @@ from distilbench.commands.configurations import Configuration, chosen_encoder, c
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run_folder import (
     check_encoders,
-    check_student_encoder,
     one_writer,
     publish,
     report_folder,
     run_config,
     run_name,
 )
-from distilbench.commands.spaces import check_static_method
+from distilbench.commands.spaces import check_trained_student
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
-from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.methods.parts.requirements import requirements_of
@@ -56,22 +54,15 @@ def compare(settings: CompareSettings, console: Console) -> Path:
         InputError: bad input, found before anything is written.
     """
     written = read_configurations(settings.file, settings.row)
-    settings = settings.but(
-        **(
-            {"teacher": chosen_encoder(written, "teacher", settings.teacher, DEFAULT_TEACHER)}
-            if settings.teacher_vectors is None
-            else {}
-        ),
-        student=chosen_encoder(written, "student", settings.student, DEFAULT_STUDENT),
-    )
+    if settings.teacher_vectors is None:
+        settings = settings.but(teacher=chosen_encoder(written, "teacher", settings.teacher, DEFAULT_TEACHER))
+    settings = settings.but(student=chosen_encoder(written, "student", settings.student, DEFAULT_STUDENT))
     rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]
     methods = list(dict.fromkeys(get_method(row.method) for row in rows))
     check_encoders(settings)
-    if any(method.trains_encoder for method in methods):
-        check_student_encoder(settings, settings.student)
-    if is_static(settings.student):
-        for method in methods:
-            check_static_method(method)
+    for method in methods:
+        if method.trains_encoder:
+            check_trained_student(settings, method, settings.student)
     needs = Requirements()
     for row in rows:
         needs |= get_method(row.method).needs(row.possible)

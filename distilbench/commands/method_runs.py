@@ -24,14 +24,14 @@ from distilbench.search.space_files import check_setting, read_yaml
 from distilbench.search.stopping import stopping_for
 from distilbench.search.study_storage import checked_url
 from distilbench.settings.sweep import SweepSettings
-from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
+from distilbench.storage.files import claim_folder, write_json
 from distilbench.storage.scratch import local_folder
 
 GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
 LATENCY = "of text, in batches of 32, beside a reference"
 """How the objective is measured."""
-NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
+NO_MODELS = r"(^|/)(students|trials|confirm|predictions)/"
 """Paths of an earlier run that a warm start does not read from storage."""
 
 
@@ -164,24 +164,19 @@ def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict
     ]
 
 
-def claim_run(settings: SweepSettings, run: MethodRun, console: Console) -> bool:
-    """Bind the run's folder to these settings; where --warm-start names the run itself, also where it was bound to others.
-
-    Returns True when its trials were set aside.
-    """
-    folder = run.run
-    config = sweep_config(settings, run.space, run.corpus, run.enqueued)
-    source = _warm_start_folder(settings, run)
+def claim_run(settings: SweepSettings, run: MethodRun, console: Console) -> None:
+    """Bind the run's folder to these settings, and keep the settings of an earlier sweep that are tried first."""
+    folder, source = run.run, _warm_start_folder(settings, run)
     if source is not None and source.resolve() == folder.resolve():
-        return _start_again(run, config, console)
-    if source is None or (folder / warm_start.FILE).exists():
-        hint = f", or begin again from its trials with --warm-start {folder}"
-        claim_folder(folder, config, may_change=GROWS, hint=hint)
-        return False
-    settings_found = warm_start.best_settings(source, run.space)  # also where it was killed before
-    claim_folder(folder, config, may_change=GROWS)
-    _keep_settings(folder, source, settings_found, console)
-    return False
+        raise InputError(f"--warm-start {source}: it is the run itself; expected another --name, or another sweep")
+    found = None
+    if source is not None and not (folder / warm_start.FILE).exists():
+        found = warm_start.best_settings(source, run.space)
+    hint = f"; with another --name, --warm-start {folder} begins with their best settings"
+    claim_folder(folder, sweep_config(settings, run.space, run.corpus, run.enqueued), may_change=GROWS, hint=hint)
+    if found is not None:
+        write_json(folder / warm_start.FILE, found)
+        console.print(f"{len(found)} settings of {source}, its best, are tried first", markup=False)
 
 
 def _warm_start_folder(settings: SweepSettings, run: MethodRun) -> Path | None:
@@ -190,25 +185,6 @@ def _warm_start_folder(settings: SweepSettings, run: MethodRun) -> Path | None:
         return None
     source = local_folder(settings.warm_start, "--warm-start", leave_out=NO_MODELS)
     return source / run.space.method if (source / run.space.method).is_dir() else source
-
-
-def _start_again(run: MethodRun, config: dict[str, Any], console: Console) -> bool:
-    """Set aside what the run has of other settings, and learn from it."""
-    folder, bound = run.run, bound_config(run.run)
-    config["warm_start"] = bound.get("warm_start") if bound is not None else None
-    differing = {key for key, _ in config_differences(bound, config)} - GROWS if bound is not None else set()
-    if bound is not None and (not differing or not warm_start.is_begun(folder)):
-        write_json(folder / "config.json", config)
-        return False
-    aside = warm_start.set_aside(folder)
-    _keep_settings(folder, aside, warm_start.best_settings(aside, run.space), console)
-    write_json(folder / "config.json", config)
-    return True
-
-
-def _keep_settings(folder: Path, source: Path, found: list[dict[str, Any]], console: Console) -> None:
-    write_json(folder / warm_start.FILE, found)
-    console.print(f"{len(found)} settings of {source}, its best, are tried first", markup=False)
 
 
 def sweep_config(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 
@@ -33,50 +35,54 @@ def space_and_corpus(
     `corpora` are those that were read before, for other methods; the one that is read is added.
     """
     method, (path, shipped) = get_method(name), space_of(settings, name)
-    if is_static(settings.student):
-        check_static_method(method)
 
     def native(students: Sequence[str]) -> int:
         return _one_width(method, settings, students or [settings.student])
 
     space = load_space(path, name, method.params_type, native)
     if method.trains_encoder:
-        space = _of_asked_student(settings, space)
-        if shipped:
-            space = _of_possible_students(settings, space)
-        try:
-            for student in space.students:
-                check_trained_student(settings, method, student)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-        if not space.students:
-            check_student_encoder(settings, settings.student)
+        space = _with_students(settings, space, path, shipped)
     space = fitted_to_options(settings, space)
     corpora, needs = {} if corpora is None else corpora, method.needs(space.possible)
     if needs not in corpora:
         corpora[needs] = load_corpus(settings, needs, console)
-    try:
+    with _named(path):
         return fitted_to_corpus(settings, space, corpora[needs], shipped=shipped), corpora[needs]
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Bad input is that of a search space's file."""
+    try:
+        yield
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def _of_asked_student(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
-    """The space of the one student that `--student` names, where the space has several; of one that the space fixes."""
-    if "student" in space.parameters:
-        return space if settings.student == DEFAULT_STUDENT else space_for_student(space, settings.student)
-    return space_for_student(space, space.students[0]) if space.students else space
+def _with_students(settings: PreparationSettings, space: SearchSpace, path: Path, shipped: bool) -> SearchSpace:
+    """The space of the students that can be trained.
 
-
-def _of_possible_students(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
-    """The space without students that the teacher does not have, such as three layers of two."""
+    Where it has several, `--student` names the one; of a space that comes along those are left out that the teacher does not
+    have, such as three layers of two.
+    """
     method = get_method(space.method)
 
     def check(possible: Possible) -> None:
         for student in possible("student"):
             check_trained_student(settings, method, student)
 
-    return restrict_space(space, check, keep=[name for name in space.parameters if name != "student"])
+    if "student" not in space.parameters:
+        space = space_for_student(space, space.students[0]) if space.students else space
+    elif settings.student != DEFAULT_STUDENT:
+        space = space_for_student(space, settings.student)
+    if not space.students:
+        check_trained_student(settings, method, settings.student)
+        return space
+    if shipped:
+        space = restrict_space(space, check, keep=[name for name in space.parameters if name != "student"])
+    with _named(path):
+        check(space.possible)
+    return space
 
 
 def _one_width(method: type[Method], settings: PreparationSettings, students: Sequence[str]) -> int:
@@ -89,17 +95,11 @@ def _one_width(method: type[Method], settings: PreparationSettings, students: Se
 
 
 def check_trained_student(settings: PreparationSettings, method: type[Method], student: str) -> None:
-    """Check that a method can train a student that its search space names, whatever its hyper-parameters."""
-    if is_static(student):
-        check_static_method(method)
-    check_student_encoder(settings, student)
-
-
-def check_static_method(method: type[Method]) -> None:
-    """Check that a static student can be trained by a method, whatever its hyper-parameters."""
-    if method.trains_encoder and not method.takes_static:
+    """Check that a method that trains an encoder can train this one, whatever its hyper-parameters."""
+    if is_static(student) and not method.takes_static:
         names = ", ".join(name for name in method_names() if get_method(name).takes_static)
         raise InputError(f"--student static: {method.title} needs an encoder's hidden states; expected one of {names}")
+    check_student_encoder(settings, student)
 
 
 def space_of(settings: SpaceSettings, method: str) -> SpaceFile:

@@ -38,9 +38,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
     report = report_folder(settings, run)
     with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
         for member in members:
-            set_aside = claim_run(settings, member, console)
-            if copy and set_aside:
-                copy.forget_trainings(member.run)
+            claim_run(settings, member, console)
         if copy:
             copy.start()
         with ray_cluster(settings.address, settings.cpus, settings.dashboard):

@@ -1,7 +1,7 @@
 """The storage of a run's study: an SQLite file in its folder, or any database that Optuna knows, by its SQLAlchemy URL.
 
 `study.json` in the run says which database, and under which name the study is there: the run's own and some random digits, so
-that several projects may share one. A password is never in it: PGPASSWORD, ~/.pgpass or a service file has it.
+that several projects may share one. A password is never in it.
 """
 
 from __future__ import annotations

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import best_per_group, finished_trials, trial_params
-from distilbench.search.study_storage import latest_study, study_file
+from distilbench.search.study_storage import latest_study
 from distilbench.storage.files import bound_config
 
 FILE = "warm_start.json"
@@ -47,29 +46,3 @@ def params_within(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
             if inside:
                 fitting_values[name] = params[name]
     return fitting_values
-
-
-def is_begun(run: Path) -> bool:
-    """Whether a run that is bound to settings has anything that depends on them."""
-    return study_file(run) is not None or any(run.glob("before-*"))
-
-
-def set_aside(run: Path) -> Path:
-    """Move what is in the run to `before-N`, and return that folder.
-
-    `config.json` is only copied: the caller replaces it. Killed at any moment, it can be repeated: the study (its file, or
-    the one that says where it is) goes last, so a folder without one is half-filled, and a run without one is empty.
-    """
-    before = sorted(run.glob("before-*"), key=lambda path: int(path.name.removeprefix("before-")))
-    study = study_file(run)
-    begun = bool(before) and not (study_file(before[-1]) and study)
-    aside = before[-1] if begun else run / f"before-{1 + len(before)}"
-    aside.mkdir(exist_ok=True)
-    if study is not None:
-        stays = (run / "config.json", study, *before, aside)
-        moved = [path for path in run.iterdir() if path not in stays]
-        for path in moved:
-            path.rename(aside / path.name)
-        shutil.copyfile(run / "config.json", aside / "config.json")
-        study.rename(aside / study.name)
-    return aside

@@ -73,7 +73,7 @@ class SweepSettings(SpaceSettings, RunSettings):
     )
     warm_start: Annotated[str | None, AfterValidator(_source)] = option(
         "What to begin from: a YAML list of settings to try first, or an earlier sweep's folder or URI, of which the best "
-        "settings are tried first; the run's own folder begins again with another search space, data or metric.",
+        "settings are tried first.",
         None,
         panel=SEARCH,
     )

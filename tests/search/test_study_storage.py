@@ -12,13 +12,11 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.errors import InputError
 from distilbench.search.study_storage import (
-    FILE,
     checked_url,
     claim_place,
     latest_study,
     open_run_study,
 )
-from distilbench.search.warm_start import set_aside
 
 SECRET = "hunter2"
 
@@ -95,6 +93,3 @@ def test_runs_of_one_name_share_a_database(tmp_path: Path, url: str) -> None:
     assert content(begun(first, None).study) == whole, "it is found again without the option"
     with pytest.raises(InputError, match=f"--study .*the study of {first}"):
         claim_place(first, f"sqlite:///{tmp_path}/other.db", "r")
-    (first / "config.json").write_text("{}")
-    aside = set_aside(first)
-    assert len(latest_study(aside).trials) == 3 and not (first / FILE).exists()

@@ -262,7 +262,7 @@ def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_changed_space_is_refused_or_learns_from_the_run(
+def test_a_changed_space_is_refused_and_another_run_begins_with_the_best_settings(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
 ) -> None:
     text = SPACE.format(steps=LONG).replace("high: 0.01, log", "high: 0.02, log")
@@ -272,21 +272,16 @@ def test_a_changed_space_is_refused_or_learns_from_the_run(
     assert differences == ["  parameters.lr.high: 0.01 there, 0.02 now"]
     assert f"--warm-start {sweep.run}" in message
     assert told(sweep.trials()) == told(whole.trials())  # nothing is touched
-
-    out = sweep.done("--warm-start", str(sweep.run), "--trials", "3")
-    assert "2 settings of" in out and "are tried first" in out
-    assert told(TrialRecord.model_validate_json(x) for x in lines(sweep.run / "before-1" / "trials.jsonl")) == told(
-        whole.trials()
-    )
-    assert len(sweep.trials()) == len(sweep.study().trials) == 3
-    before = sweep.files()
-    sweep.done("--trials", "3")  # the run is bound to the new space
-    sweep.done("--trials", "3", "--warm-start", str(sweep.run))  # nothing differs
-    assert sweep.files() == before and len(list(sweep.run.glob("before-*"))) == 1
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines()
+    assert "it is the run itself" in sweep.refused("--warm-start", str(sweep.run))
+    other = make_sweep(tmp_path / "other", data_folder, encoder_folder, sweep.store, 0, space=text)
+    assert "2 settings of" in other.done("--warm-start", str(whole.run), "--trials", "3")
+    best = {int(size): own[0]["trial"] for size, own in json.loads((whole.run / "confirmed.json").read_text()).items()}
+    old = {r.number: r.params for r in whole.trials()}
+    tried = [r.params for r in sorted(other.trials(), key=lambda r: r.number)]
+    assert tried[:2] == [old[best[16]], old[best[32]]] and len(tried) == 3
+    before = other.files()
+    other.done("--warm-start", str(whole.run), "--trials", "3")
+    assert other.files() == before
 
 
 # Learning from an earlier search, and from the user

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import YAML, Killed, Simulation, ends, space_of
+from simulated import YAML, Simulation, ends, space_of
 
 from distilbench.errors import InputError
-from distilbench.search import warm_start
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import best_per_group, open_study, sqlite_url
-from distilbench.search.study_storage import latest_study
-from distilbench.search.warm_start import best_settings, params_within, set_aside
-from distilbench.storage.files import bound_config, write_json
+from distilbench.search.warm_start import best_settings, params_within
+from distilbench.storage.files import write_json
 
 CONFIG: dict[str, Any] = {"method": "mcr2", "data": "d", "budget.steps": 90, "parameters": {}, "fixed": {}, "seed": 0}
 
@@ -38,44 +35,6 @@ def variant(folder: Path, *changes: tuple[str, str], **more: Any) -> SearchSpace
 
 
 # Set aside
-
-
-def test_what_is_there_is_set_aside(tmp_path: Path) -> None:
-    run, space = tmp_path / "r", variant(tmp_path)
-    swept(run, space)
-    (run / "trials.jsonl").write_text("{}\n")
-    aside = set_aside(run)
-    assert sorted(p.name for p in run.iterdir()) == ["before-1", "config.json"]
-    assert {"study.db", "trials.jsonl", "config.json"} <= {p.name for p in aside.iterdir()}
-    assert len(latest_study(aside).trials) == 12 and set_aside(run) == aside
-
-
-@pytest.mark.parametrize("moment", range(1, 6))
-def test_setting_aside_can_be_killed_and_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
-    run = tmp_path / "r"
-    swept(run, variant(tmp_path), 3)
-    for name in ("trials.jsonl", "warm_start.json"):
-        (run / name).write_text(json.dumps({"history": [], "settings": []}))
-    calls = []
-
-    def deadly(real: Any) -> Any:
-        def call(*a: Any, **k: Any) -> Any:
-            calls.append(1)
-            if len(calls) == moment:
-                raise Killed
-            return real(*a, **k)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        for owner, name in ((Path, "rename"), (Path, "mkdir"), (warm_start.shutil, "copyfile")):
-            patch.setattr(owner, name, deadly(getattr(owner, name)))
-        with pytest.raises(Killed):
-            set_aside(run)
-    assert bound_config(run) == CONFIG
-    aside = set_aside(run)
-    assert aside.name == "before-1" and len(latest_study(aside).trials) == 3
-    assert {"trials.jsonl", "warm_start.json", "config.json", "study.db"} <= {p.name for p in aside.iterdir()}
 
 
 # Warm start
