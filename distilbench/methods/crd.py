@@ -57,7 +57,7 @@ class CRDParams(UnlabelledParams, HardNegativeParams):
     or that PCA for both, where student and teacher are of one width."""
 
 
-def crd_loss(
+def crd_loss(  # noqa: PLR0913 - the symbols of its equation
     anchor_BC: Tensor,
     positive_BC: Tensor,
     negative_NC: Tensor,

@@ -110,7 +110,7 @@ def _by_length(all_T: Tensor, groups: list[tuple[int, int]]) -> list[Tensor]:
     return [torch.unflatten(part, 0, group) for part, group in zip(parts, groups, strict=True)]
 
 
-def _packed_attention(
+def _packed_attention(  # noqa: PLR0913 - as transformers calls it
     module: nn.Module,
     query_1HTW: Tensor,
     key_1HTW: Tensor,

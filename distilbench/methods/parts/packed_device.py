@@ -78,7 +78,7 @@ def filler(tokens: int) -> int:
     return max(LEAST_STEP, tokens // 8)
 
 
-def _varlen_attention(
+def _varlen_attention(  # noqa: PLR0913 - as transformers calls it
     module: nn.Module,
     query_1HTW: Tensor,
     key_1HTW: Tensor,
