@@ -24,7 +24,7 @@ from distilbench.commands.run_folder import (
 from distilbench.commands.spaces import check_trained_student
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
-from distilbench.errors import InputError
+from distilbench.errors import InputError, naming
 from distilbench.methods import get_method
 from distilbench.methods.parts.requirements import requirements_of
 from distilbench.prepare.prepared import load_prepared
@@ -72,12 +72,10 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     corpus = load_corpus(settings, needs, console)
     for (path, _), row in zip(written, rows, strict=True):
         method = get_method(row.method)
-        try:
+        with naming(f"{path}: row {row.name!r}"):
             native = method.native_dim(settings.teacher_encoder, settings.student)
             method.check_student(row.possible, settings.student, native)
             method.check_corpus(row.possible, corpus, native)
-        except InputError as error:
-            raise InputError(f"{path}: row {row.name!r}: {error}") from None
     run = settings.runs / run_name(settings, "compare", corpus)
     with (
         one_writer(run),

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.errors import InputError
+from distilbench.errors import InputError, naming
 from distilbench.methods import get_method, method_names
 from distilbench.search.space_files import NATIVE, check_value, first_error, read_yaml
 
@@ -102,24 +102,23 @@ def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, from_
 
 def complete(path: Path, row: Configuration, teacher: EncoderSpec, student: str) -> Configuration:
     """The row with the method's defaults and `native` widths filled in."""
-    where = f"{path}: row {row.name!r}"
-    if row.method not in method_names():
-        raise InputError(f"{where}: method is {row.method!r}; expected one of {', '.join(method_names())}")
-    method = get_method(row.method)
-    fields = {field.alias or name: field for name, field in method.params_type.model_fields.items()}
-    filled = dict(row.params)
-    for name in [name for name, value in filled.items() if value == NATIVE]:
-        filled[name] = method.native_dim(teacher, student)
-    if "student" in filled:
-        raise InputError(
-            f"{where}: student is {filled['student']!r} among the params; expected it beside them, or --student"
-        )
-    for name, value in filled.items():
-        if name not in fields:
-            raise InputError(f"{where}: {name}: {row.method} has no such parameter; it has {', '.join(sorted(fields))}")
-        check_value(where, name, "the value", value, fields[name])
-    for name, field in fields.items():
-        if field.is_required() and name not in filled:
-            raise InputError(f"{where}: {name}: not given; {row.method} needs it")
+    with naming(f"{path}: row {row.name!r}"):
+        if row.method not in method_names():
+            raise InputError(f"method is {row.method!r}; expected one of {', '.join(method_names())}")
+        method = get_method(row.method)
+        fields = {field.alias or name: field for name, field in method.params_type.model_fields.items()}
+        native = {n: method.native_dim(teacher, student) for n, value in row.params.items() if value == NATIVE}
+        filled = {**row.params, **native}
+        if "student" in filled:
+            raise InputError(
+                f"student is {filled['student']!r} among the params; expected it beside them, or --student"
+            )
+        for name, value in filled.items():
+            if name not in fields:
+                raise InputError(f"{name}: {row.method} has no such parameter; it has {', '.join(sorted(fields))}")
+            check_value(name, "the value", value, fields[name])
+        for name, field in fields.items():
+            if field.is_required() and name not in filled:
+                raise InputError(f"{name}: not given; {row.method} needs it")
     params = method.params_type.model_validate(filled).model_dump(mode="json", by_alias=True)
     return row.model_copy(update={"params": params})

@@ -14,7 +14,7 @@ from distilbench.commands.schedule_methods import MethodRun
 from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
-from distilbench.errors import InputError
+from distilbench.errors import InputError, naming
 from distilbench.methods import get_method, method_names
 from distilbench.search import warm_start
 from distilbench.search.restrict_space import restrict_setting
@@ -110,10 +110,8 @@ def _spaces_and_corpus(
 
 
 def _restricted_to(settings: SweepSettings, space: SearchSpace, corpus: Corpus) -> SearchSpace:
-    try:
+    with naming(f"--method {space.method}"):
         return fitted_to_corpus(settings, space, corpus, shipped=space_of(settings, space.method).shipped)
-    except InputError as error:
-        raise InputError(f"--method {space.method}: {error}") from None
 
 
 def _check_objectives(settings: SweepSettings, name: str) -> None:
@@ -157,8 +155,9 @@ def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict
     if not isinstance(settings_read, list):
         raise InputError(f"{file}: expected a list of settings, such as - {{lr: 0.001}}")
     fields = {f.alias or n: f for n, f in get_method(space.method).params_type.model_fields.items()}
-    for number, setting in enumerate(settings_read, start=1):
-        check_setting(file, f"setting {number}", setting, space.requested or space.parameters, fields)
+    with naming(file):
+        for number, setting in enumerate(settings_read, start=1):
+            check_setting(f"setting {number}", setting, space.requested or space.parameters, fields)
     return [
         left for setting in settings_read if (left := restrict_setting(setting, space) if space.requested else setting)
     ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.data.triplets import triplets_file
 from distilbench.encoders.student import is_static
-from distilbench.errors import InputError
+from distilbench.errors import InputError, naming
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method, Possible
 from distilbench.search.restrict_space import for_each_student, restrict_space, space_for_student, within_width
@@ -46,17 +45,8 @@ def space_and_corpus(
     corpora, needs = {} if corpora is None else corpora, method.needs(space.possible)
     if needs not in corpora:
         corpora[needs] = load_corpus(settings, needs, console)
-    with _named(path):
+    with naming(path):
         return fitted_to_corpus(settings, space, corpora[needs], shipped=shipped), corpora[needs]
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Bad input is that of a search space's file."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _with_students(settings: PreparationSettings, space: SearchSpace, path: Path, shipped: bool) -> SearchSpace:
@@ -80,7 +70,7 @@ def _with_students(settings: PreparationSettings, space: SearchSpace, path: Path
         return space
     if shipped:
         space = restrict_space(space, check, keep=[name for name in space.parameters if name != "student"])
-    with _named(path):
+    with naming(path):
         check(space.possible)
     return space
 

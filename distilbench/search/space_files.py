@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 
 from distilbench.choices import BUDGETS, Searcher
 from distilbench.encoders.student import aliases
-from distilbench.errors import InputError
+from distilbench.errors import InputError, naming
 from distilbench.search.space import Range, SearchSpace
 from distilbench.training.params import Params
 from distilbench.trials.budget import Budget
@@ -125,20 +125,21 @@ def load_space(
     `native` is the output dimension of that name, or says it for the students that the space names.
     """
     file = _read_file(path, native)
-    if file.method != method:
-        raise InputError(f"{path}: method: it is a space of {file.method!r}; expected {method!r}")
     fields = {field.alias or name: field for name, field in params.model_fields.items()}
-    _check_names(path, file, fields)
-    _check_students(path, file)
-    for name, r in file.parameters.items():
-        _check_range(path, name, r, fields[name])
-        for student, own in (r.students or {}).items():
-            _check_range(path, f"{name}: students: {student}", own, fields[name])
-    _check_conditions(path, file, fields)
-    for number, setting in enumerate(file.enqueue, start=1):
-        check_setting(path, f"enqueue, setting {number}", setting, file.parameters, fields)
-    for name, value in file.fixed.items():
-        check_value(path, name, "fixed", value, fields[name])
+    with naming(path):
+        if file.method != method:
+            raise InputError(f"method: it is a space of {file.method!r}; expected {method!r}")
+        _check_names(file, fields)
+        _check_students(file)
+        for name, r in file.parameters.items():
+            _check_range(name, r, fields[name])
+            for student, own in (r.students or {}).items():
+                _check_range(f"{name}: students: {student}", own, fields[name])
+        _check_conditions(file, fields)
+        for number, setting in enumerate(file.enqueue, start=1):
+            check_setting(f"enqueue, setting {number}", setting, file.parameters, fields)
+        for name, value in file.fixed.items():
+            check_value(name, "fixed", value, fields[name])
     defaults = {n: f.default for n, f in fields.items() if not f.is_required()}
     fixed = {n: value for n, value in defaults.items() if n not in file.parameters} | file.fixed
     conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
@@ -183,19 +184,19 @@ def _named_students(file: _File) -> list[str]:
     return [str(student) for student in named if student is not None]
 
 
-def _check_names(path: Path, file: _File, fields: Mapping[str, FieldInfo]) -> None:
+def _check_names(file: _File, fields: Mapping[str, FieldInfo]) -> None:
     """Check that every parameter is the method's, and each is given once."""
     for name in [*file.parameters, *file.fixed]:
         if name not in fields:
-            raise InputError(f"{path}: {name}: {file.method} has no such parameter; it has {', '.join(sorted(fields))}")
+            raise InputError(f"{name}: {file.method} has no such parameter; it has {', '.join(sorted(fields))}")
     both = sorted(file.parameters.keys() & file.fixed.keys())
     if both:
-        raise InputError(f"{path}: {both[0]}: both searched and fixed; expected one of the two")
+        raise InputError(f"{both[0]}: both searched and fixed; expected one of the two")
     missing = [n for n, f in fields.items() if f.is_required() and n not in file.parameters and n not in file.fixed]
     if missing:
-        raise InputError(f"{path}: {missing[0]}: neither searched nor fixed; {file.method} needs it")
+        raise InputError(f"{missing[0]}: neither searched nor fixed; {file.method} needs it")
     if "output_dim" in file.parameters and file.parameters["output_dim"].choices is None:
-        raise InputError(f"{path}: output_dim: low/high; expected choices, since the best student of each is reported")
+        raise InputError("output_dim: low/high; expected choices, since the best student of each is reported")
 
 
 def _is_integer(r: Range, field: FieldInfo) -> bool:
@@ -203,105 +204,99 @@ def _is_integer(r: Range, field: FieldInfo) -> bool:
     return field.annotation is int and any(one.choices is None for one in (r, *(r.students or {}).values()))
 
 
-def _check_conditions(path: Path, file: _File, fields: Mapping[str, FieldInfo]) -> None:
+def _check_conditions(file: _File, fields: Mapping[str, FieldInfo]) -> None:
     drawn_before = dict(file.fixed)  # drawn before the parameter at hand
     for name, r in file.parameters.items():
         for other, values in (r.when or {}).items():
             if other == name or other not in drawn_before:
                 raise InputError(
-                    f"{path}: {name}: when names {other}; expected a parameter that stands before it, or a fixed one"
+                    f"{name}: when names {other}; expected a parameter that stands before it, or a fixed one"
                 )
             for value in values if isinstance(values, tuple) else (values,):
-                check_value(path, name, f"when {other}", value, fields[other])
+                check_value(name, f"when {other}", value, fields[other])
                 choices = file.parameters[other].choices if other in file.parameters else None
                 known = choices if other != "student" else [name for c in choices or () for name in aliases(str(c))]
                 if choices is not None and value not in (known or ()):
-                    raise InputError(
-                        f"{path}: {name}: when {other} is {value!r}; expected one of its choices {list(choices)}"
-                    )
+                    raise InputError(f"{name}: when {other} is {value!r}; expected one of its choices {list(choices)}")
         if r.when and fields[name].is_required():
-            raise InputError(f"{path}: {name}: when, but the method has no default for it elsewhere")
+            raise InputError(f"{name}: when, but the method has no default for it elsewhere")
         if r.when and name == "output_dim":
-            raise InputError(f"{path}: output_dim: when; expected no condition, since every student has one")
+            raise InputError("output_dim: when; expected no condition, since every student has one")
         drawn_before[name] = r
 
 
-def check_setting(
-    path: Path | str, where: str, setting: Any, parameters: Mapping[str, Range], fields: Mapping[str, FieldInfo]
-) -> None:
+def check_setting(where: str, setting: Any, parameters: Mapping[str, Range], fields: Mapping[str, FieldInfo]) -> None:
     """Check one setting to try first: searched parameters, each with a value that the space can give it."""
     if not isinstance(setting, dict) or not setting:
-        raise InputError(f"{path}: {where}: it is {setting!r}; expected parameters with values")
+        raise InputError(f"{where}: it is {setting!r}; expected parameters with values")
     for name, value in setting.items():
         if name not in parameters:
-            raise InputError(f"{path}: {where}: {name} is not searched; expected some of {', '.join(parameters)}")
-        check_value(path, name, where, value, fields[name])
+            raise InputError(f"{where}: {name} is not searched; expected some of {', '.join(parameters)}")
+        check_value(name, where, value, fields[name])
         r = parameters[name]
         if any(one.holds(value) for one in (r, *(r.students or {}).values())):
             continue
         if r.choices is not None:
-            raise InputError(f"{path}: {where}: {name} is {value!r}; expected one of the choices {list(r.choices)}")
-        raise InputError(f"{path}: {where}: {name} is {value!r}; expected from {r.low:g} to {r.high:g}")
+            raise InputError(f"{where}: {name} is {value!r}; expected one of the choices {list(r.choices)}")
+        raise InputError(f"{where}: {name} is {value!r}; expected from {r.low:g} to {r.high:g}")
 
 
-def _check_students(path: Path, file: _File) -> None:
+def _check_students(file: _File) -> None:
     """Check the students of a space, and the ranges and steps of some of them."""
     searched = file.parameters.get("student")
     if searched is not None and searched.choices is None:
-        raise InputError(f"{path}: student: low/high; expected choices, such as static, auto:2, teacher or a folder")
+        raise InputError("student: low/high; expected choices, such as static, auto:2, teacher or a folder")
     if searched is not None and (searched.when or searched.students):
-        raise InputError(f"{path}: student: a condition on it; expected none, since every trial has one")
+        raise InputError("student: a condition on it; expected none, since every trial has one")
     known = _named_students(file)
     drawn_before = "student" in file.fixed
     for name, r in file.parameters.items():
         drawn_before = drawn_before or name == "student"
         if r.students and not drawn_before:
-            raise InputError(f"{path}: {name}: students: expected `student` before it, or under fixed")
+            raise InputError(f"{name}: students: expected `student` before it, or under fixed")
         for student, own in (r.students or {}).items():
-            _check_named(path, f"{name}: students", student, known)
+            _check_named(f"{name}: students", student, known)
             if own.when or own.students:
-                raise InputError(f"{path}: {name}: students: {student}: a condition; expected choices, or low and high")
+                raise InputError(f"{name}: students: {student}: a condition; expected choices, or low and high")
         if r.students and name == "output_dim":
-            raise InputError(f"{path}: output_dim: students; expected the same dimensions for all students")
+            raise InputError("output_dim: students; expected the same dimensions for all students")
     for student in file.budget.student_steps or ():
-        _check_named(path, "budget.student_steps", student, known)
+        _check_named("budget.student_steps", student, known)
 
 
-def _check_named(path: Path, where: str, student: str, known: Sequence[str]) -> None:
+def _check_named(where: str, student: str, known: Sequence[str]) -> None:
     if not any(student in aliases(one) for one in known):
-        raise InputError(f"{path}: {where}: {student!r}; expected one of the students {list(known)}")
+        raise InputError(f"{where}: {student!r}; expected one of the students {list(known)}")
 
 
-def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> None:
+def _check_range(name: str, r: Range, field: FieldInfo) -> None:
     """Check choices, or low and high, against the method's own field."""
     if r.choices is not None:
         if r.low is not None or r.high is not None or r.log:
-            raise InputError(f"{path}: {name}: both choices and low/high/log; expected one of the two")
+            raise InputError(f"{name}: both choices and low/high/log; expected one of the two")
         if not r.choices:
-            raise InputError(f"{path}: {name}: choices is []; expected at least one value")
+            raise InputError(f"{name}: choices is []; expected at least one value")
         if len(set(r.choices)) < len(r.choices):
-            raise InputError(f"{path}: {name}: choices is {list(r.choices)}; expected each value once")
+            raise InputError(f"{name}: choices is {list(r.choices)}; expected each value once")
         for value in r.choices:
-            check_value(path, name, "choices", value, field)
+            check_value(name, "choices", value, field)
         return
     if r.low is None or r.high is None:
-        raise InputError(f"{path}: {name}: neither choices nor both of low and high are given")
+        raise InputError(f"{name}: neither choices nor both of low and high are given")
     if r.low > r.high:
-        raise InputError(f"{path}: {name}: low is {r.low:g}, above high, {r.high:g}")
+        raise InputError(f"{name}: low is {r.low:g}, above high, {r.high:g}")
     if r.low == r.high:
-        raise InputError(
-            f"{path}: {name}: low and high are both {r.low:g}: an empty range; put a single value under fixed"
-        )
+        raise InputError(f"{name}: low and high are both {r.low:g}: an empty range; put a single value under fixed")
     if r.log and r.low <= 0:
-        raise InputError(f"{path}: {name}: low is {r.low:g}; expected above 0 on a logarithmic scale")
+        raise InputError(f"{name}: low is {r.low:g}; expected above 0 on a logarithmic scale")
     integer = field.annotation is int
     if not integer and field.annotation is not float:
-        raise InputError(f"{path}: {name}: low/high on a parameter that is not a number; expected choices")
+        raise InputError(f"{name}: low/high on a parameter that is not a number; expected choices")
     for key, value in (("low", r.low), ("high", r.high)):
-        check_value(path, name, key, int(value) if integer and value == int(value) else value, field)
+        check_value(name, key, int(value) if integer and value == int(value) else value, field)
 
 
-def check_value(path: Path | str, name: str, key: str, value: Any, field: FieldInfo) -> None:
+def check_value(name: str, key: str, value: Any, field: FieldInfo) -> None:
     """Check a value from a file against the method's own field: type and range."""
     # The method's own field, constraints included: one definition serves the method and its search space.
     kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
@@ -310,7 +305,7 @@ def check_value(path: Path | str, name: str, key: str, value: Any, field: FieldI
         # From a file a number must be a number, but lists stand for tuples.
         adapter.validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
     except ValidationError as error:
-        raise InputError(f"{path}: {name}: {key} is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+        raise InputError(f"{name}: {key} is {value!r}: {error.errors()[0]['msg'].lower()}") from None
 
 
 def first_error(path: Path | str, error: ValidationError) -> str:

@@ -62,16 +62,11 @@ def checked_url(text: str) -> str:
     return url.render_as_string()
 
 
-def study_file(run: Path) -> Path | None:
-    """The file without which a run has no study; None where there is none."""
-    return next((run / name for name in (FILE, SQLITE) if (run / name).exists()), None)
-
-
 def study_place(run: Path) -> StudyPlace | None:
     """The database of a run's study; None if it has none."""
-    file = study_file(run)
-    if file is None or file.name == SQLITE:
-        return None if file is None else StudyPlace(sqlite_url(file), None)
+    file = run / FILE
+    if not file.exists():
+        return StudyPlace(sqlite_url(run / SQLITE), None) if (run / SQLITE).exists() else None
     try:
         saved: dict[str, Any] = json.loads(file.read_text())
         return StudyPlace(checked_url(saved["url"]), str(saved["name"]))
