@@ -11,13 +11,11 @@ import pytest
 import yaml
 from optuna.trial import TrialState, create_trial
 from simulated import Simulation, content, in_memory
-from watched import PROVENANCE
 
 from distilbench.codes import CompetitionKey
 from distilbench.methods import get_method
-from distilbench.records import Rung, TrialRecord
 from distilbench.search.confirm import on_front
-from distilbench.search.front_patience import EXHAUSTED, FrontPatience, better_by, points_of_records
+from distilbench.search.front_patience import EXHAUSTED, FrontPatience, better_by
 from distilbench.search.space_files import load_space
 from distilbench.search.study import PARAMS, starts_for
 
@@ -58,23 +56,6 @@ def test_a_student_is_exhausted_after_so_many_trials_that_move_nothing() -> None
     for _ in range(9):
         never.report(ended(None, "static"))
     assert not never.is_exhausted("static")
-
-
-def test_the_points_of_another_methods_records() -> None:
-    nested = {"dev_quality": 75.0, "dev_score": 75.0, "dev_score_8": 80.0, "dev_score_4": 70.0}
-    values = {"quality": 75.0, "bytes": 32.0, "latency": 2.0}
-
-    def record(metrics: dict[str, float | None], values: dict[str, float], **more: Any) -> TrialRecord:
-        return TrialRecord(
-            run="r", number=0, state="COMPLETE", reason="", method="hpd", params={"output_dim": 8}, seed=0, dim=8,
-            objective=1.0, rungs=[Rung(rung=1, step=9, objective=1.0, metrics=metrics, eligible=True)], values=values,
-            provenance=PROVENANCE, **more,
-        )  # fmt: skip
-
-    plain = {"dev_quality": 75.0}
-    records = [record(nested, values), record(plain, values), record(plain, {}), record(plain, values, confirms=True)]
-    assert points_of_records(records, OBJECTIVES) == [(80.0, 32.0, 2.0), (70.0, 16.0, 2.0), (75.0, 32.0, 2.0)]
-    assert points_of_records(records, (*OBJECTIVES, "model_bytes")) == [], "no point without all objectives"
 
 
 def test_what_another_beats_at_no_more_cost_is_not_confirmed() -> None:

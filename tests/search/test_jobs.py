@@ -94,12 +94,6 @@ def told(outcome: Outcome) -> tuple[Any, ...]:
 
 POINTS: list[tuple[str, Any, str, int]] = [
     # What is killed at its n-th call.
-    ("before the first rung is saved", Trainer, "save", 1),
-    ("before the second rung is saved", Trainer, "save", 2),
-    ("a rung saved and not judged", rung_training, "dev_report", 1),
-    ("a rung judged and not reported", rung_training, "write_json", 2),
-    ("the last rung saved and not judged", rung_training, "dev_report", 3),
-    ("the last rung not reported", rung_training, "write_json", 3),
     ("trained and not embedded", module, "encode_method", 1),
     ("embedded and not exported", Mcr2, "export", 1),
     ("exported and its vectors not kept", Encoded, "save", 1),

@@ -19,7 +19,6 @@ import torch
 from samples import comparable_rungs
 
 from distilbench.methods.hpd import HPD as Hpd
-from distilbench.records import result_rung
 from distilbench.storage import retry
 from distilbench.storage.files import DiskFull
 from distilbench.storage.retry import StorageGone
@@ -90,20 +89,6 @@ def test_the_start_is_judged_before_the_first_step_and_changes_no_other_rung(
     assert comparable_rungs(others) == comparable_rungs(whole(method).rungs)
     again = RungTraining(spec, "cpu")
     assert again.done and comparable_rungs(again.rungs) == comparable_rungs(training.rungs)
-
-
-def test_a_training_that_only_loses_gives_its_start(tmp_path: Path, prepared_folder: Path) -> None:
-    """With a rate that destroys the regression that the projection starts from, the result is that start."""
-    params = {"lr": 0.02, "projection_start": "regression", "dropout": True, "freeze_embeddings": False}
-    spec = spec_of(tmp_path, prepared_folder, "hpd", **params)
-    training = train(replace(spec, budget=spec.budget.model_copy(update={"start": True})))
-    result = result_rung(training.rungs)
-    assert training.failed == "" and len(training.rungs) > 1
-    assert result is not None and result.rung == 0
-    training.take_best()
-    fresh = RungTraining(replace(spec, folder=tmp_path / "fresh"), "cpu")
-    for (name, kept), start in zip(training.method.named_parameters(), fresh.method.parameters(), strict=True):
-        assert torch.equal(kept, start), name
 
 
 @pytest.mark.parametrize("method", ["pca", "mcr2_distil"])

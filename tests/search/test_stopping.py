@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from distilbench.search.stopping import (
     make_verdicts,
     median,
     stopping_for,
-    stopping_rule,
 )
 from distilbench.trials.budget import Budget
 
@@ -51,44 +49,6 @@ def test_asha(value: float, peers: list[float], eta: int, wanted: bool) -> None:
 )
 def test_median(value: float, peers: list[float], wanted: bool) -> None:
     assert median(value, peers) is wanted
-
-
-@pytest.mark.parametrize("rule", ["asha", "median"])
-def test_the_order_of_arrival_changes_no_verdict(rule: str) -> None:
-    """Trials report, fail and finish in any order, each in its own; the verdicts are those of one after the other."""
-    draw = random.Random(0)
-    lives = []
-    for number in range(40):
-        reports = [("report", rung, draw.choice([draw.random(), math.nan])) for rung in range(1, draw.randint(1, 5))]
-        if draw.random() < 0.3 or not reports:
-            reports.append(("fail", 0, 0.0))
-        else:
-            reports[-1] = ("last", *reports[-1][1:])  # one report says both
-        lives.append((number, number % 3, reports))
-    found = set()
-    for shuffle in range(60):
-        order = [number for number, _, events in lives for _ in events]
-        if shuffle:
-            random.Random(shuffle).shuffle(order)
-        made = Verdicts(stopping_rule(Budget(trials=1, steps=1, eta=2, stopping=rule)))  # type: ignore[arg-type]
-        for number, group, _ in lives:
-            made.enter(number, group)
-        at = [0] * len(lives)
-        for number in order:
-            kind, rung, value = lives[number][2][at[number]]
-            at[number] += 1
-            if kind == "fail":
-                made.fail(number)
-            else:
-                made.report(number, rung, value)
-            if kind == "last":
-                made.finish(number, rung)
-            made.decide()
-        assert all(made.is_settled(n) for n in range(40))
-        found.add(tuple((made.passed(n), made.stopped(n)) for n in range(40)))
-    assert len(found) == 1
-    [verdicts] = found
-    assert sum(stopped is not None for _, stopped in verdicts) > 5
 
 
 # Halving: judged in cohorts
@@ -151,29 +111,6 @@ def test_the_last_cohort_need_not_be_whole() -> None:
     assert [made.stopped(n) for n in range(3)] == [1, None, 1]
     told(made, (1, 2, 0.1))
     assert made.passed(1) == 2, "nobody else comes to the second rung"
-
-
-def test_with_halving_the_order_of_arrival_decides_nothing() -> None:
-    rng, outcomes = random.Random(1), set()
-    values = {(n, rung): rng.random() + rung for n in range(40) for rung in (1, 2, 3)}
-    groups = [rng.choice("abc") for _ in range(40)]
-    for _ in range(30):
-        made, at = halving(*groups, eta=3), dict.fromkeys(range(40), 0)
-        made.close()
-        going = set(at)
-        while going:
-            n = rng.choice(sorted(going))
-            at[n] += 1
-            made.report(n, at[n], values[n, at[n]])
-            if at[n] == 3:
-                made.finish(n, 3)
-            made.decide()
-            going = {n for n in at if not made.is_settled(n) and not made.is_pending(n)}
-        assert all(made.is_settled(n) and at[n] == (made.stopped(n) or 3) for n in at)
-        outcomes.add(tuple(at.values()))
-    assert len(outcomes) == 1
-    ends = [*outcomes.pop()]
-    assert 40 // 9 - 2 <= ends.count(3) <= 40 // 9 + 2
 
 
 def test_trials_of_an_earlier_sitting_are_competitors() -> None:

@@ -175,24 +175,6 @@ def test_a_sweep_chooses_the_best_of_every_student_and_dimension(swept: Command)
     }
 
 
-@pytest.mark.slow
-def test_every_row_has_what_its_encoder_costs(swept: Command) -> None:
-    rows = swept.scores()
-    assert all(r.latency_ms and r.cost for r in rows)
-    cost = {
-        (r.method, r.hyperparameters.get("student"), r.dim): (r.latency_ms, r.cost.bytes_on_disk)
-        for r in rows
-        if r.cost
-    }
-    teacher = cost["teacher", None, 32]
-    for d in (4, 8):
-        assert cost["pca", None, d][0] == teacher[0] and cost["pca", None, d][1] > teacher[1]
-        assert cost["hpd", "static", d][1] < cost["hpd", "auto:1", d][1] < cost["hpd", "teacher", d][1]
-    for trial in swept.trials():
-        at_end = trial.rungs[-1].metrics
-        assert (at_end["latency_ms"], at_end["model_bytes"]) == cost["hpd", trial.params["student"], trial.dim]
-
-
 # Wrong choices
 
 

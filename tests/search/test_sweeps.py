@@ -23,22 +23,11 @@ from distilbench.commands.schedule_methods import schedule_methods
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.progress.clock import Clock
-from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.records import TrialRecord, read_records
 from distilbench.search.space_files import shipped_folder
 from distilbench.search.study import sqlite_url
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import read_timings
-
-TWO_DIMENSIONS = """
-method: mcr2
-searcher: {searcher}
-budget: {{trials: 12, steps: 12, rungs: 2, eta: 2, stopping: none, confirm: {{seeds: 1}}}}
-parameters:
-  output_dim: {{choices: [4, 8]}}
-  lambda: {{low: 0.5, high: 2, log: true, points: 2}}
-  head: {{choices: [elu, residual]}}
-fixed: {{batch_size: 16, clusters: 4, lr: 0.001}}
-"""
 
 
 def copy_of(sweep: Command, folder: Path, data: Path, encoder: Path, *arguments: str, space: str = "") -> Command:
@@ -285,48 +274,3 @@ def test_a_changed_space_is_refused_and_another_run_begins_with_the_best_setting
 
 
 # Learning from an earlier search, and from the user
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_quality_size_and_latency_are_searched_together(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
-) -> None:
-    text = TWO_DIMENSIONS.format(searcher="nsga2").replace("seeds: 1", "top: 2, seeds: 2")
-    given = ("--objectives", "latency,quality,bytes")
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, *given, space=text)
-    sweep.done()
-    study = sweep.study()
-    assert [d.name for d in study.directions] == ["MAXIMIZE", "MINIMIZE", "MINIMIZE"]
-    records = sorted(sweep.trials(), key=lambda r: r.number)
-    assert len(records) == 12 and {r.state for r in records} == {"COMPLETE"}
-    for record in records:
-        quality, size, latency = study.trials[record.number].values
-        assert record.result is not None
-        last, best = record.rungs[-1].metrics, record.result.metrics
-        assert record.values == {"quality": quality, "bytes": size, "latency": latency}
-        assert (quality, size, latency) == (best["dev_quality"], 4 * record.dim, last["latency_ms"])
-        assert latency > 0
-    front = {t.number for t in study.best_trials}
-    best_quality = max(r.values["quality"] for r in records)  # of trials that keep their start, several have it
-    assert any(r.values["quality"] == best_quality and r.number in front for r in records)
-    page = sweep.page()
-    [search] = [file.read_text() for file in (tmp_path / "reports" / "r" / "runs").glob("*.html")]
-    assert "The front of the search" in search and "Hypervolume of the search" in search
-
-    # Two trials of each dimension are confirmed: their rows are told apart, and one of them is the choice.
-    with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if (row["role"], row["code"]) == ("student", "float32")]
-    chosen = json.loads((sweep.run / "confirmed.json").read_text())
-    trials = {d: [item["trial"] for item in own] for d, own in chosen.items()}
-    assert all(item["seeds"] == [0, 1] for own in chosen.values() for item in own)
-    assert sorted(row["trial"] for row in rows) == sorted(f"{t};{t}" for own in trials.values() for t in own)
-    names = [f", trial {t}<" for own in trials.values() for t in own]
-    assert len(names) == 4 and all(name in page for name in names)
-    marked = {row["dim"]: row["trial"] for row in rows if row["chosen_on_dev"] == "True"}
-    assert marked == {d: f"{own[0]};{own[0]}" for d, own in trials.items()}
-    assert page.count(">chosen on dev<") == 2 * 4 and "confirmed with 2 seeds" in page
-    assert "4 more trainings confirmed the best of them" in search and "<summary>Trials</summary>" in search
-    data = [*read_records(tmp_path / "reports" / "r" / "records.jsonl.xz")]
-    assert sum(isinstance(r, TrialRecord) and r.confirms for r in data) == 4
-    assert sum(isinstance(r, ScoreRecord) and r.role == "student" for r in data) == 4 * 2 * 4
