@@ -37,7 +37,7 @@ from distilbench.prepare.prepared import load_prepared
 from distilbench.records import TrialRecord, read_records
 from distilbench.storage.files import write_json
 from distilbench.training.loop import Trainer
-from distilbench.trials.dev import dev_pca_score, dev_report, dev_rows, dev_score
+from distilbench.trials.dev import dev_pca_score, dev_report
 from distilbench.trials.rung_training import build_method
 
 STUDIES = Path(__file__).parents[1] / "search_spaces" / "studies"
@@ -201,12 +201,12 @@ def regression(run: Path, dim: int) -> float:
     bare = {"output_dim": prepared.vectors.width, "lr": 1e-4, "batch_size": 32}
     student = build_method("mse", bare, prepared, 0, "cpu")
     train = prepared.train[np.linspace(0, len(prepared.train) - 1, SENTENCES).astype(np.int64)]
-    rows = dev_rows(prepared)
+    rows = prepared.selection.rows
     vectors = prepared.vectors.take(train)
     target_Nd = vectors if dim == prepared.vectors.width else prepared.pca.project(vectors, dim)
     x_ND, dev_ND = (np.hstack([x, np.ones((len(x), 1))]).astype(np.float64) for x in map(student.embed, (train, rows)))
     weight_Dd = np.linalg.solve(x_ND.T @ x_ND + RIDGE * np.eye(x_ND.shape[1]), x_ND.T @ target_Nd)
-    return dev_score(from_rows(rows, (dev_ND @ weight_Dd).astype(np.float32)), prepared)
+    return prepared.selection.score(from_rows(rows, (dev_ND @ weight_Dd).astype(np.float32)))
 
 
 def _mean(seeds: dict[int, dict[str, Any]], key: str) -> float | None:
@@ -236,7 +236,7 @@ def measured(side: str, row: Row, runs: Path) -> dict[str, Any] | None:
         "start": _mean(usable, "start"),
         "regression": None if row["method"] in (*HEADS, "dse") else regression(run, dim),
         "pca": None if row["method"] == "dse" else dev_pca_score((run / "prepared").resolve(), dim),
-        "teacher": None if row["method"] == "dse" else dev_score(prepared.vectors.take, prepared),
+        "teacher": None if row["method"] == "dse" else prepared.selection.score(prepared.vectors.take),
     }
 
 

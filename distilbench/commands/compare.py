@@ -115,13 +115,13 @@ def _compare(
         tasks = settings.scored_tasks(inputs.corpus.selection)
         scoring = Scoring(run, ready, inputs.corpus, tasks)
         board = RowScorer(scoring, run.name, settings.quantisations, console)
-        teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
+        board.references([], settings.seed)  # before hours of training: a teacher is refused that cannot be scored
         counts = CountedLines(console)
         counts.begin("trained")
         finishing = Finishing(on_scoring=lambda: counts.begin("scored"), on_counted=counts.counted)
         students, failures, _ = board.students(jobs, prepared.resolve(), resources, finishing)
         dimensions = sorted({record.dim for record in students})
-        scores = [*teacher, *board.baselines(dimensions, settings.seed, inputs.scores)]
+        scores = board.references(dimensions, settings.seed, inputs.scores)
         scores += board.peers(settings.faiss_baselines or (), settings.seed)
     for failure in failures:
         console.print(

@@ -158,9 +158,9 @@ def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict
     with naming(file):
         for number, setting in enumerate(settings_read, start=1):
             check_setting(f"setting {number}", setting, space.requested or space.parameters, fields)
-    return [
-        left for setting in settings_read if (left := restrict_setting(setting, space) if space.requested else setting)
-    ]
+    if not space.requested:
+        return settings_read
+    return [left for setting in settings_read if (left := restrict_setting(setting, space.parameters))]
 
 
 def claim_run(settings: SweepSettings, run: MethodRun, console: Console) -> None:
@@ -200,7 +200,7 @@ def sweep_config(
         "searcher": space.searcher,
         "objectives": list(settings.objectives),
         **({"latency": LATENCY} if "latency" in settings.objectives else {}),
-        **_students_config(space),
+        **{f"student.{student}": portable_student(student) for student in space.students},
         "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
         "fixed": space.fixed,
         "enqueue": [*space.enqueue, *enqueued],
@@ -209,8 +209,3 @@ def sweep_config(
         "confirm": budget["confirm"],
         "warm_start": None if settings.warm_start_file else settings.warm_start,
     }
-
-
-def _students_config(space: SearchSpace) -> dict[str, Any]:
-    """The students that the space names, each by its content."""
-    return {f"student.{student}": portable_student(student) for student in space.students}

@@ -33,10 +33,16 @@ from distilbench.storage.files import fingerprint
 
 def check_encoders(settings: PreparationSettings) -> None:
     """Check the teacher and a cross-encoder before anything is read."""
-    if settings.teacher_encoder.vectors is None:
-        _check_teacher(settings)
+    teacher, given = settings.teacher_encoder, f"--teacher-vectors {settings.teacher_vectors}"
+    if teacher.vectors is None:
+        positions = transformer_config(folder).get("max_position_embeddings") if (folder := teacher.folder()) else None
+        if positions is not None and (teacher.max_tokens or 0) > positions:
+            raise InputError(
+                f"--max-tokens {teacher.max_tokens}: teacher {teacher.title} reads {positions} tokens at most"
+            )
+        teacher.check_tokenizer("teacher")
     elif settings.augment:
-        raise InputError(f"{_given(settings)}: --augment makes sentences that have no vector in it; expected none")
+        raise InputError(f"{given}: --augment makes sentences that have no vector in it; expected none")
     if settings.cross_encoder and not Path(settings.cross_encoder).is_dir():
         raise InputError(
             f"--cross-encoder {settings.cross_encoder}: no such folder; expected a fine-tuned cross-encoder"
@@ -45,10 +51,16 @@ def check_encoders(settings: PreparationSettings) -> None:
 
 def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     """Check a student that is trained, whether the command names it or a search space."""
-    if settings.teacher_encoder.vectors is not None:
-        _check_given(settings, student)
+    named = StudentSpec.parse(student).encoder
+    if settings.teacher_encoder.vectors is not None and (named is None or is_static(student)):
+        why = "would be made of its layers"
+        if is_static(student):
+            why = "starts from a teacher's tokens, and vectors have none"
+        raise InputError(
+            f"--teacher-vectors {settings.teacher_vectors}: --student {student} {why}; expected a folder or hub id"
+        )
     check_student(student, settings.teacher_encoder)
-    if named := StudentSpec.parse(student).encoder:
+    if named:
         EncoderSpec(named).check_tokenizer("student")
     if StudentSpec.parse(student).fewer_tokens:
         from distilbench.prepare.pruned_students import check_vocabulary
@@ -56,31 +68,6 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
         source = student_source(student, settings.teacher_encoder)
         check_vocabulary(source, f"--student {student}: {'student' if named else 'teacher'}")
     _ = settings.student_reading(student)  # its prompts
-
-
-def _given(settings: PreparationSettings) -> str:
-    return f"--teacher-vectors {settings.teacher_vectors}"
-
-
-def _check_given(settings: PreparationSettings, student: str) -> None:
-    """Refuse students that need the encoder of given vectors."""
-    given = _given(settings)
-    if is_static(student):
-        raise InputError(
-            f"{given}: --student static starts from a teacher's tokens, and vectors have none; expected a folder"
-        )
-    if StudentSpec.parse(student).encoder is None:
-        raise InputError(f"{given}: --student {student} would be made of its layers; expected a folder or hub id")
-
-
-def _check_teacher(settings: PreparationSettings) -> None:
-    folder, longest = settings.teacher_encoder.folder(), settings.teacher_encoder.max_tokens or 0
-    positions = transformer_config(folder).get("max_position_embeddings") if folder else None
-    if positions is not None and longest > positions:
-        raise InputError(
-            f"--max-tokens {longest}: teacher {settings.teacher_encoder.title} reads {positions} tokens at most"
-        )
-    settings.teacher_encoder.check_tokenizer("teacher")
 
 
 def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:

@@ -52,7 +52,10 @@ def chosen_trials(
     """
     ranked_by_group = best_per_group(trials, len(trials), waiting)
     ranking = {group: list(distinct_settings(ranked)) for group, ranked in ranked_by_group.items()}
-    best = {group: _led_by(nested_leader(ranked, group), ranked)[:top] for group, ranked in ranking.items()}
+    best = {}
+    for group, ranked in ranking.items():
+        first = nested_leader(ranked, group)
+        best[group] = [first, *(t for t in ranked if t is not first)][:top]
     for group in groups:
         if group not in best:
             open_ones = [
@@ -61,10 +64,6 @@ def chosen_trials(
             if open_ones:
                 best[group] = [max(open_ones, key=result_objective)]
     return {group: best[group] for group in sorted(best)}
-
-
-def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    return [first, *(t for t in ranked if t is not first)]
 
 
 def worth_confirming(

@@ -54,11 +54,6 @@ def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
 
 def _with_values(space: SearchSpace, name: str, point: dict[str, Any]) -> list[dict[str, Any]]:
     """The point with each value of one more parameter; as it is where that is not searched there."""
-    filled = _filled(space, point)
+    filled = {**space.fixed, **space.defaults, **point}
     _, r = space.searched(name, filled)
     return [{**point, name: v} for v in grid_values(r, space.integers[name])] if r.active(filled) else [point]
-
-
-def _filled(space: SearchSpace, point: dict[str, Any]) -> dict[str, Any]:
-    """The point with the values that its other parameters have."""
-    return {**space.fixed, **space.defaults, **point}

@@ -4,7 +4,7 @@ and to one student: what every check of one student reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from distilbench.encoders.student import aliases
@@ -52,33 +52,38 @@ def within_width(space: SearchSpace, native: int) -> SearchSpace:
     return space.model_copy(update=update)
 
 
-def space_for_student(space: SearchSpace, student: str, *, named: bool = True) -> SearchSpace:
-    """The space where the student is this one: its own ranges and steps, and what is searched under conditions on it.
-
-    With `named` False its trials do not name the student: it is the run's own.
-    """
-    fixed = {**space.fixed, "student": student} if named else dict(space.fixed)
-    drawn = {**fixed, "student": student}
+def space_for_student(space: SearchSpace, student: str) -> SearchSpace:
+    """The space where the student is this one: its own ranges and steps, and what is searched under conditions on it."""
+    fixed = {**space.fixed, "student": student}
     parameters: dict[str, Range] = {}
-    for name, r in space.parameters.items():
-        if name == "student":
-            continue
+    for name, r in ((name, r) for name, r in space.parameters.items() if name != "student"):
         if not r.meets("student", student):
             fixed[name] = space.defaults[name]
             continue
-        _, own = space.searched(name, drawn)
+        _, own = space.searched(name, fixed)
         when = {other: values for other, values in (r.when or {}).items() if other != "student"}
         parameters[name] = own.model_copy(update={"when": when or None, "students": None})
-    budget = space.budget.model_copy(update={"steps": space.budget.steps_of(drawn), "student_steps": None})
+    budget = space.budget.model_copy(update={"steps": space.budget.steps_of(fixed), "student_steps": None})
     settings = (_setting_for_student(setting, student, parameters) for setting in space.enqueue)
+    return _with_parameters(space, parameters, fixed, settings, budget=budget)
+
+
+def _with_parameters(
+    space: SearchSpace,
+    parameters: dict[str, Range],
+    fixed: dict[str, Any],
+    settings: Iterable[dict[str, Any]],
+    **update: Any,
+) -> SearchSpace:
+    """The space with fewer searched parameters; settings to try first of which nothing is left go."""
     return space.model_copy(
         update={
             "parameters": parameters,
             "fixed": fixed,
             "integers": {n: whole for n, whole in space.integers.items() if n in parameters},
             "defaults": {n: value for n, value in space.defaults.items() if n in parameters},
-            "budget": budget,
             "enqueue": tuple(setting for setting in settings if setting),
+            **update,
         }
     )
 
@@ -107,11 +112,11 @@ def for_each_student(space: SearchSpace, default: str, check: Callable[[SearchSp
             raise InputError(said if student in said else f"student {student}: {said}") from None
 
 
-def restrict_setting(setting: Mapping[str, Any], space: SearchSpace) -> dict[str, Any]:
-    """The setting with values the restricted space still allows; {} if none remain."""
+def restrict_setting(setting: Mapping[str, Any], parameters: Mapping[str, Range]) -> dict[str, Any]:
+    """The setting with values that the restricted parameters still allow; {} if none remain."""
     restricted: dict[str, Any] = {}
     for name, value in setting.items():
-        r = space.parameters.get(name)
+        r = parameters.get(name)
         if r is not None and any(one.holds(value) for one in (r.students or {}).values()):
             restricted[name] = value
         elif r is None or (r.choices is not None and value not in r.choices):
@@ -157,18 +162,11 @@ def _without(space: SearchSpace, name: str, refused: Mapping[Value, str]) -> Sea
                 fixed[other] = space.defaults[other]
             else:
                 parameters[other] = parameter.model_copy(update={"when": left})
-    restricted = space.model_copy(
-        update={
-            "parameters": parameters,
-            "fixed": fixed,
-            "integers": {n: whole for n, whole in space.integers.items() if n in parameters},
-            "defaults": {n: value for n, value in space.defaults.items() if n in parameters},
-            "requested": space.requested or space.parameters,
-            "notes": (*space.notes, *(f"without {name} {_value_text(v)}: {why}" for v, why in refused.items())),
-        }
-    )
-    settings = (restrict_setting(setting, restricted) for setting in space.enqueue)
-    return restricted.model_copy(update={"enqueue": tuple(setting for setting in settings if setting)})
+    values = {v: str(v).lower() if isinstance(v, bool) else str(v) for v in refused}
+    notes = (*space.notes, *(f"without {name} {values[v]}: {why}" for v, why in refused.items()))
+    settings = (restrict_setting(setting, parameters) for setting in space.enqueue)
+    requested = space.requested or space.parameters
+    return _with_parameters(space, parameters, fixed, settings, requested=requested, notes=notes)
 
 
 def _left_of_students(r: Range, refused: Mapping[Value, str]) -> dict[str, Range] | None:
@@ -179,7 +177,3 @@ def _left_of_students(r: Range, refused: Mapping[Value, str]) -> dict[str, Range
         if choices != ():
             left[student] = own.model_copy(update={"choices": choices})
     return left or None
-
-
-def _value_text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

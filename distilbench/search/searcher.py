@@ -352,7 +352,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             rung_values = live_trial.rungs[rung]
 
             def write(rung: int = rung, rung_values: dict[str, Any] = rung_values) -> bool:
-                judged = rung and not _collapsed(rung_values)
+                judged = rung and not rung_values.get("collapsed")
                 if judged and len(self.objectives) == 1 and rung not in live_trial.reported:
                     live_trial.trial.report(_value(rung_values), rung)
                     live_trial.reported.add(rung)
@@ -517,7 +517,3 @@ def _value(rung_values: dict[str, Any]) -> float:
 
 def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
-
-
-def _collapsed(rung_values: dict[str, Any]) -> bool:
-    return bool(rung_values.get("collapsed"))

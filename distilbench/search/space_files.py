@@ -150,7 +150,11 @@ def load_space(
         budget=file.budget,
         parameters=file.parameters,
         fixed=as_json.dump_python(fixed, mode="json"),
-        integers={name: _is_integer(r, fields[name]) for name, r in file.parameters.items()},
+        integers={
+            name: fields[name].annotation is int
+            and any(one.choices is None for one in (r, *(r.students or {}).values()))
+            for name, r in file.parameters.items()
+        },
         defaults=as_json.dump_python(conditional, mode="json"),
         enqueue=file.enqueue,
     )
@@ -197,11 +201,6 @@ def _check_names(file: _File, fields: Mapping[str, FieldInfo]) -> None:
         raise InputError(f"{missing[0]}: neither searched nor fixed; {file.method} needs it")
     if "output_dim" in file.parameters and file.parameters["output_dim"].choices is None:
         raise InputError("output_dim: low/high; expected choices, since the best student of each is reported")
-
-
-def _is_integer(r: Range, field: FieldInfo) -> bool:
-    """Whether what is drawn from a range, or from that of a student, is a whole number."""
-    return field.annotation is int and any(one.choices is None for one in (r, *(r.students or {}).values()))
 
 
 def _check_conditions(file: _File, fields: Mapping[str, FieldInfo]) -> None:

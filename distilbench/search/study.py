@@ -69,29 +69,19 @@ def first_settings(
     return starts[:trials]
 
 
-def settings_of(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A setting for every student that is searched and can have it, where it names one also for the same start with fewer
-    tokens; as it is where no student is searched."""
-    if "student" not in space.parameters:
-        return [dict(setting)]
-    asked = [student for student in space.students if setting.get("student", student) in aliases(student)]
-    named = [{**setting, "student": student} for student in asked]
-    return [
-        one
-        for one in named
-        if one == setting or all(space.searched(name, one)[1].holds(value) for name, value in one.items())
-    ]
-
-
-def at_dimensions(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A setting at every output dimension that is searched; as it is where it names one."""
-    if "output_dim" not in space.parameters or "output_dim" in setting:
-        return [dict(setting)]
-    return [{"output_dim": d, **setting} for d in space.dimensions]
-
-
 def _at_all(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [start for student in settings_of(space, setting) for start in at_dimensions(space, student)]
+    """A setting for every student that is searched and can have it (where it names one also for the same start with fewer
+    tokens), and at every output dimension that is searched, unless it names one."""
+    settings = [dict(setting)]
+    if "student" in space.parameters:
+        asked = [student for student in space.students if setting.get("student", student) in aliases(student)]
+        named = [{**setting, "student": student} for student in asked]
+        settings = [
+            one for one in named if one == setting or all(space.searched(n, one)[1].holds(v) for n, v in one.items())
+        ]
+    if "output_dim" not in space.parameters or "output_dim" in setting:
+        return settings
+    return [{"output_dim": d, **one} for one in settings for d in space.dimensions]
 
 
 def starts_for(

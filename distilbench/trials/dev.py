@@ -13,33 +13,23 @@ from distilbench.data.calibration import calibration_rows
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.geometry import geometry
 from distilbench.evaluation.selection import total
-from distilbench.evaluation.sts import Embed, from_rows
+from distilbench.evaluation.sts import from_rows
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
-
-
-def dev_rows(prepared: Prepared) -> NDArray[np.int64]:
-    """The distinct rows of the selection sets, rising."""
-    return prepared.selection.rows
-
-
-def dev_score(embed: Embed, prepared: Prepared) -> float:
-    """The selection score x 100 of vectors that are stored as they are: for STS dev sets the mean Spearman."""
-    return prepared.selection.score(embed)
 
 
 @functools.lru_cache(maxsize=256)
 def dev_pca_score(prepared_folder: Path, dim: int) -> float:
     """The dev score of the teacher's PCA at `dim`: what a compressed embedding has to beat."""
     prepared = load_prepared(prepared_folder)
-    return dev_score(lambda rows: prepared.pca.project(prepared.vectors.take(rows), dim), prepared)
+    return prepared.selection.score(lambda rows: prepared.pca.project(prepared.vectors.take(rows), dim))
 
 
 @functools.lru_cache(maxsize=16)
 def dev_teacher_variance(prepared_folder: Path) -> float:
     """The variance of the teacher's own unit vectors of the dev sentences."""
     prepared = load_prepared(prepared_folder)
-    return geometry(prepared.vectors.take(dev_rows(prepared))).variance
+    return geometry(prepared.vectors.take(prepared.selection.rows)).variance
 
 
 CODED_ON = 2_000
@@ -55,7 +45,7 @@ def dev_pca_score_in(prepared_folder: Path, size: int) -> float:
     Each has as many dimensions as fit, at most the teacher's.
     """
     prepared = load_prepared(prepared_folder)
-    rows, sample = dev_rows(prepared), calibration_rows(prepared.train, CODED_ON)
+    rows, sample = prepared.selection.rows, calibration_rows(prepared.train, CODED_ON)
     scores = []
     for bits, kind in CODE_OF_BITS.items():
         if d := min(8 * size // bits, prepared.vectors.width):
@@ -92,7 +82,7 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     subtraction, to compare across dimensions. Where the parameters name a code, the vectors are those that are
     stored, and PCA has the same bytes.
     """
-    rows, params = dev_rows(prepared), method.params.model_dump()
+    rows, params = prepared.selection.rows, method.params.model_dump()
     vectors = method.embed(rows)
     if not np.isfinite(vectors).all():
         return float("nan"), {}, "an embedding is not finite"

@@ -115,26 +115,10 @@ class RowScorer:
 
         A baseline that cannot be scored is told on the console and left out. `advance` is told of each encoder that is done.
         """
-        teacher = self.teacher(seed)
-        advance(1)
-        return [*teacher, *self.baselines(dimensions, seed, cross_encoder, advance)]
-
-    def teacher(self, seed: int) -> list[ScoreRecord]:
-        """The teacher's rows."""
         prepared, corpus = self.prepared, self.scored_corpus
         teacher = Candidate(self.name, "teacher", TEACHER, prepared.vectors.width, {}, seed)
-        return self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
-
-    def baselines(
-        self,
-        dimensions: Iterable[int],
-        seed: int,
-        cross_encoder: Sequence[Score] = (),
-        advance: Callable[[int], None] = lambda count: None,
-    ) -> list[ScoreRecord]:
-        """The rows of `references` below the teacher's."""
-        prepared, corpus = self.prepared, self.scored_corpus
-        records: list[ScoreRecord] = []
+        records = self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
+        advance(1)
         for d in dimensions:
             for name in BASELINES if d <= prepared.vectors.width else ():
                 candidate = Candidate(self.name, "baseline", name, d, {"output_dim": d}, seed)

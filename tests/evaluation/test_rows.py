@@ -227,12 +227,12 @@ def test_only_the_rows_of_the_tasks_are_embedded(
         monkeypatch.setattr(owner, name, lambda self, rows: (asked[kind].append(rows), real(self, rows))[1])
 
     watch("teacher", ShardedArray, "take")
-    teacher = run.board(tasks=tasks).teacher(seed=0)
+    run.board(tasks=tasks).references([], seed=0)
     monkeypatch.setattr(ShardedArray, "take", real_take)
     for kind in ("pca", "mcr2"):
         watch(kind, get_method(kind), "embed")
     board = run.board(tasks=tasks)
-    rows = [*teacher, *board.baselines([8], seed=0)]
+    rows = board.references([8], seed=0)
     rows += board.students([run.job("A")], run.prepared, RESOURCES).records
     corpus = run.corpus
     used = [side for s in corpus.sts for side in (s.left_P, s.right_P)]

@@ -85,8 +85,10 @@ def test_settings_to_try_first_are_adapted_or_dropped(tmp_path: Path) -> None:
         *({"output_dim": d, "clusters": 16, "lr": 0.002} for d in (4, 8)),
         *({"output_dim": d, "clusters": 16, "lr": 0.001} for d in (4, 8)),
     ]
-    assert restrict_setting({"output_dim": 4, "pairs": "noise"}, space) == {}  # nothing of it is searched any more
-    assert restrict_setting({"output_dim": 64, "lr": 0.001}, space) == {}
+    assert (
+        restrict_setting({"output_dim": 4, "pairs": "noise"}, space.parameters) == {}
+    )  # nothing of it is searched any more
+    assert restrict_setting({"output_dim": 64, "lr": 0.001}, space.parameters) == {}
 
 
 def test_a_width_that_no_dimension_fits_is_taken_itself(tmp_path: Path) -> None:

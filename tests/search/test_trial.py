@@ -26,7 +26,7 @@ from distilbench.search.space_files import load_space
 from distilbench.search.study import best_per_group, open_study, sqlite_url, starts_for
 from distilbench.search.trial import TrialTrainable
 from distilbench.training.params import Params
-from distilbench.trials.dev import dev_report, dev_rows
+from distilbench.trials.dev import dev_report
 from distilbench.trials.rung_training import build_method
 
 MCR2 = """
@@ -104,7 +104,7 @@ def test_a_trial_reports_its_rungs_and_the_shape_of_its_embeddings(tmp_path: Pat
         "peak_mb",
     }
     assert training is not None
-    shape = geometry(training.method.embed(dev_rows(load_prepared(prepared_folder))))
+    shape = geometry(training.method.embed(load_prepared(prepared_folder).selection.rows))
     assert (metrics["effective_rank"], metrics["variance"]) == pytest.approx(shape)
 
 
