@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -9,12 +11,22 @@ from pydantic import AfterValidator, BeforeValidator
 
 from distilbench.choices import QUALITY, ObjectiveName, Searcher, Stopping
 from distilbench.errors import InputError
-from distilbench.settings.durations import seconds
 from distilbench.settings.option import COMMAS, option, split_at_commas
 from distilbench.settings.place import PANEL as PLACE
 from distilbench.settings.run import SEARCH, RunSettings, SpaceSettings
 
 LOGGING = "Logging"
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_PART = r"(\d+(?:\.\d+)?)([hms])"
+
+
+def seconds(text: str) -> float:
+    """Seconds of a duration such as "90s", "30m", "2h" or "1h30m"."""
+    parts = re.findall(_PART, text.strip().lower()) if re.fullmatch(f"({_PART})+", text.strip().lower()) else []
+    total = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not 0 < total < math.inf:
+        raise ValueError(text)
+    return total
 
 
 def _methods(value: Any) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from watched import failed, record
 from distilbench.progress import clock as timing
 from distilbench.progress.clock import Clock
 from distilbench.records import Rung, TrialRecord
-from distilbench.settings.durations import seconds
+from distilbench.settings.sweep import seconds
 
 
 class Now:
