@@ -8,8 +8,8 @@ from typing import Any
 
 import optuna
 import pytest
+import watched
 from optuna.trial import FrozenTrial, TrialState
-from watched import PROVENANCE
 
 from distilbench.codes import CompetitionKey
 from distilbench.methods.mcr2 import MCR2Params
@@ -116,20 +116,7 @@ def test_every_trial_comes_once_before_the_second_seed_of_any(tmp_path: Path, se
 
 
 def record(number: int, seed: int, objective: float | None, state: str = "COMPLETE") -> TrialRecord:
-    return TrialRecord(
-        run="r",
-        number=number,
-        state=state,  # type: ignore[arg-type]
-        reason="",
-        method="mcr2",
-        params={},
-        seed=seed,
-        dim=4,
-        objective=objective,
-        rungs=[],
-        confirms=True,
-        provenance=PROVENANCE,
-    )
+    return watched.record(number, seed=seed, objective=objective, state=state, dim=4, rungs=[], confirms=True)
 
 
 def test_confirmed_are_ranked_by_their_mean(tmp_path: Path, search: Search) -> None:

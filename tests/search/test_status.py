@@ -44,28 +44,19 @@ def searching(folder: Path) -> Tally:
 
 
 def score(role: str, name: str) -> ScoreRecord:
-    return ScoreRecord(
-        record_id=f"{role}-{name}",
-        run="r",
-        label=name,
-        role=role,  # type: ignore[arg-type]
-        method=name,
-        dim=32,
-        bytes_per_vector=128,
-        teacher="t",
-        start="",
-        parameters=1,
-        trial=None,
-        hyperparameters={},
-        seed=0,
-        corpus="c",
-        corpus_fingerprint="f",
-        demonstration=False,
-        scores=[],
-        indexes=[],
-        model="",
-        provenance=record(0).provenance,
-    )
+    named = {"record_id": f"{role}-{name}", "label": name, "role": role, "method": name}
+    empty = {
+        "teacher": "t",
+        "start": "",
+        "trial": None,
+        "hyperparameters": {},
+        "scores": [],
+        "indexes": [],
+        "model": "",
+    }
+    corpus = {"corpus": "c", "corpus_fingerprint": "f", "demonstration": False}
+    sizes = {"dim": 32, "bytes_per_vector": 128, "parameters": 1, "seed": 0}
+    return ScoreRecord(run="r", provenance=record(0).provenance, **named, **empty, **corpus, **sizes)
 
 
 def invoke(*arguments: object) -> Result:

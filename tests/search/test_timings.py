@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from watched import record
 
-from distilbench.cluster.provenance import provenance
 from distilbench.events import Event
 from distilbench.memory import GPU_PEAK, PEAK
 from distilbench.records import Rung, TrialRecord
@@ -16,22 +16,9 @@ DRIVER_MB = 512.0
 
 
 def trial(number: int, *peaks: float) -> TrialRecord:
-    rungs = [
-        Rung(rung=i, step=i, objective=None, metrics={PEAK: peak, GPU_PEAK: 2 * peak}) for i, peak in enumerate(peaks)
-    ]
-    return TrialRecord(
-        run="r",
-        number=number,
-        state="FAIL",
-        reason="x",
-        method="pca",
-        params={},
-        seed=0,
-        dim=4,
-        objective=None,
-        rungs=rungs,
-        provenance=provenance(),
-    )
+    metrics = [{PEAK: peak, GPU_PEAK: 2 * peak} for peak in peaks]
+    rungs = [Rung(rung=i, step=i, objective=None, metrics=of_rung) for i, of_rung in enumerate(metrics)]
+    return record(number, state="FAIL", objective=None, rungs=rungs)
 
 
 @pytest.fixture(autouse=True)
