@@ -49,14 +49,14 @@ def board_plots(
     """
     quality, speed = compute_quality(board, lines or encoder_lines(board), taken), compute_speed(board)
     indexes = compute_index_times(index_rows(board))
-    plots = []
+    plots, timed = [], len(speed.marks) > 1
     if quality.marks or quality.teachers:
         title = "Quality kept against bytes per vector" if quality.share else "Quality against bytes per vector"
-        wide = not (front and speed.marks)
+        wide = not (front and timed)
         plots.append(
             plot_of("quality-bytes", title, quality_caption(quality), lambda p: draw_quality(quality, p), wide=wide)
         )
-    if speed.marks:
+    if timed:
         title = "Quality against sentences per second"
         plots.append(plot_of("quality-speed", title, speed_caption(speed), lambda p: draw_speed(speed, p)))
     if indexes.points:

@@ -15,7 +15,6 @@ from distilbench.evaluation.classification import (
     classification_scores,
     classified,
     cross_validated,
-    pair_features,
     trained_and_tested,
     validated,
 )
@@ -96,18 +95,3 @@ def test_the_splits_say_how_it_is_done(splits: list[str], tests: int) -> None:
     assert (dev.split, test.split, test.metric, test.task) == ("dev", "test", "accuracy", "classification")
     assert test.value > 60 and (right[task.name] == found.correct_N).all()
     assert test.low is not None and test.high is not None and test.low < 100 * found.correct_N.mean() < test.high
-
-
-def test_pairs_are_sorted_by_both_lengths_and_told_in_the_order_of_the_set() -> None:
-    single, x, sentences = make(["train"] * 150 + ["test"] * 50)
-    sides = (single.texts[0], single.texts[0][::-1].copy())
-    task = ClassificationSet("pairs", single.classes, sides, single.class_N, single.split_N)
-    lengths = [np.array([len(sentences[row].split()) for row in side]) for side in sides]
-    order = np.array(sorted(range(200), key=lambda i: (lengths[0][i], lengths[1][i], task.class_N[i])))
-    features = pair_features(x[sides[0]], x[sides[1]])
-    wanted = trained_and_tested(features[order], task.class_N[order], task.split_N[order] == "train")
-    found = classified(lambda rows: x[rows], task, sentences)
-    assert (found.dev, found.test) == (wanted.dev, wanted.test)
-    tests = order[order >= 150]
-    assert [bool(found.correct_N[i - 150]) for i in tests] == wanted.correct_N.tolist()
-    assert 0 < found.correct_N.sum() < 50

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -79,26 +78,6 @@ def test_empty_clusters_and_queries_without_documents() -> None:
     assert (implicit.clusters, implicit.used) == (10, BLOBS)
     assert implicit.accuracy == pytest.approx(80)
     assert implicit.searched == pytest.approx(100 / BLOBS * 4 / 5)
-
-
-@pytest.mark.parametrize("clusters", [0, DOCUMENTS + 1])
-def test_an_impossible_number_of_clusters_is_named(clusters: int) -> None:
-    message = rf"{clusters} clusters for the 60 documents of blobs \(test\): expected at least 1 and at most as many"
-    with pytest.raises(ValueError, match=message):
-        cluster_costs(embed_of(blobs()[0]), task(OWN_BLOB), clusters, None)
-
-
-@pytest.mark.parametrize(
-    "assign",
-    [
-        lambda rows: np.full(len(rows), BLOBS),  # one above the last
-        lambda rows: np.full(len(rows), -1),
-        lambda rows: np.zeros(len(rows) - 1, dtype=np.int64),
-    ],
-)
-def test_an_assignment_out_of_range_is_refused(assign: Callable[[Rows], Rows]) -> None:
-    with pytest.raises(ValueError, match=r"expected 0 to 4 for every row"):
-        cluster_costs(embed_of(blobs()[0]), task(OWN_BLOB), BLOBS, assign)
 
 
 def random_case(seed: int) -> tuple[NDArray[np.float32], RetrievalSet, Rows]:

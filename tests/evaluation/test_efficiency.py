@@ -97,24 +97,6 @@ def test_small_enough_work_is_measured_whole(folders: tuple[Path, Path], seen: d
     assert (report.student, report.cross_encoder, report.device) == ("student", "cross", "cpu")
 
 
-def test_a_short_time_reads_one_block_and_extrapolates(
-    folders: tuple[Path, Path], seen: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "BLOCK", 16)
-    report = efficiency_report(*folders, SENTENCES, sentences=40, catalogue=1000, seconds=0)
-    parts = by_part(report)
-    read = parts["all pairs", "cross-encoder", "read"]
-    assert (read.total, read.measured) == (1600, 16) and read.extrapolated
-    assert read.total_s == pytest.approx(100 * read.measured_s)
-    assert read.how.startswith("extrapolated from 16 pairs in ")
-    online = parts["catalogue", "cross-encoder", "read"]
-    assert online.total_s == pytest.approx(read.measured_s / 16 * 1000)
-    assert parts["all pairs", "student", "embed"].measured == 16
-    assert parts["all pairs", "student", "apply the head to"].measured == 40
-    head = parts["catalogue", "student", "apply the head to"]
-    assert head.measured == head.total == 1000 and head.how == "measured, median of 3 queries"
-
-
 def made_up() -> Efficiency:
     timings = (
         Timing("all pairs", "cross-encoder", "read", "pairs", 1_000_000, 1000, 10.0),

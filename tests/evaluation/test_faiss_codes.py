@@ -91,17 +91,6 @@ def test_int8_is_half_a_step_off_within_the_range_and_clipped_outside() -> None:
     assert (np.diag(int8.encode(outside)) == 255).all() and (np.diag(int8.encode(-outside)) == 0).all()
 
 
-def test_int4_has_a_smaller_error_than_a_range_from_minimum_to_maximum() -> None:
-    train = some_vectors(3_000, 32)
-    unit_Nd = unit(train)
-    plain = faiss.index_factory(32, "SQ4", faiss.METRIC_L2)
-    plain.train(unit_Nd)
-    int4 = Code.calibrate("int4", train)
-    assert int4.encode(train).shape == (3_000, 16)
-    error = np.square(int4.decode(int4.encode(train)) - unit_Nd).sum()
-    assert error < 0.8 * np.square(plain.sa_decode(plain.sa_encode(unit_Nd)) - unit_Nd).sum()
-
-
 @pytest.mark.parametrize("width", [5, 8, 20])  # not a multiple of 8: the last byte is filled
 def test_bits_are_signs_about_the_mean_the_first_dimension_highest(width: int) -> None:
     train, left, right = (some_vectors(30, width, seed=s) for s in range(3))
@@ -156,21 +145,6 @@ def test_a_new_family_is_a_line(monkeypatch: pytest.MonkeyPatch, factory: str) -
     best = np.argsort(-similarity, axis=1)[:, :10]
     found = filled(code, vectors).search(unit(queries), 10)
     assert np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]) > 0.2
-
-
-def test_a_product_code_of_given_codebooks() -> None:
-    centroids = np.random.default_rng(0).standard_normal((4, 256, 2)).astype(np.float32) / 4
-    code = Code.of_codebooks(centroids)
-    vectors = some_vectors(50, 8)
-    nearest = [
-        [int(np.argmin(np.square(centroids[m] - row[2 * m : 2 * m + 2]).sum(axis=1))) for m in range(4)]
-        for row in unit(vectors)
-    ]
-    assert code.kind == "pq4" and code.width == 8 and code.encode(vectors).tolist() == nearest
-    stored = np.stack([np.concatenate([centroids[m, k] for m, k in enumerate(row)]) for row in nearest])
-    assert code.decode(code.encode(vectors)) == pytest.approx(stored)
-    with pytest.raises(ValueError, match="16 centroids, expected 256"):
-        Code.of_codebooks(centroids[:, :16])
 
 
 # What is found

@@ -125,16 +125,6 @@ def test_reported_labels_are_not_looked_at(kind: Kind, splits: tuple[str, ...]) 
     assert again.scores != found.scores
 
 
-@pytest.mark.parametrize("kind", ["binary", "regression"])
-def test_neither_the_length_of_vectors_nor_the_order_of_a_pair_counts(kind: Kind) -> None:
-    task, x = made(kind, "test")
-    swapped = {n: replace(s, left_P=s.right_P, right_P=s.left_P) for n, s in task.splits.items()}
-    plain = probe(by_row(x), task)
-    for other in (probe(by_row(1000 * x), task), probe(by_row(x), replace(task, splits=swapped))):
-        assert other.penalty == plain.penalty
-        np.testing.assert_allclose(other.predicted_P, plain.predicted_P, rtol=1e-3, atol=1e-3)
-
-
 # How much is read
 
 
@@ -211,11 +201,3 @@ def test_labels_that_do_not_fit() -> None:
         probe(by_row(x), regression, limit=4)
     with pytest.raises(ValueError, match="limit is 0"):
         probe(by_row(x), regression, limit=0)
-
-
-def test_a_vector_that_is_not_finite() -> None:
-    task, x = made("binary", pairs=40)
-    row = int(task.splits["dev"].right_P[7])
-    x[row, 2] = np.nan
-    with pytest.raises(ValueError, match=f"the vector of row {row} is not finite"):
-        probe(by_row(x), task)

@@ -54,22 +54,6 @@ def sharded(folder: Path, array: NDArray[np.floating], shard_rows: int) -> Shard
     return ShardedArray(folder, len(array), array.shape[1], shard_rows)
 
 
-def test_blocks_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    array = np.arange(25 * 3, dtype=np.float16).reshape(25, 3)
-    shards = sharded(tmp_path, array, 10)
-    for start, stop in [(0, 25), (0, 10), (9, 11), (3, 7), (10, 20), (20, 25), (5, 5), (25, 25)]:
-        block = shards.block(start, stop)
-        assert block.dtype == np.float32
-        np.testing.assert_array_equal(block, array[start:stop])
-    for start, stop in [(-1, 5), (5, 4), (20, 26)]:
-        with pytest.raises(ValueError, match=f"rows {start} to {stop}, expected a range within 0 to 25"):
-            shards.block(start, stop)
-    (tmp_path / shard_name(0)).unlink()
-    np.testing.assert_array_equal(shards.block(10, 25), array[10:])  # the first shard is not read
-    with pytest.raises(FileNotFoundError):
-        shards.block(9, 12)
-
-
 @pytest.mark.parametrize("block", [1, 7, 300, 16_384])
 def test_scores_are_the_exact_ones_of_the_whole_matrix(block: int) -> None:
     documents = vectors(700)
@@ -210,28 +194,6 @@ def test_vectors_that_have_no_direction_are_named(
         evaluate_retrieval(InMemory(bad["document"]), bad["query"], task, kinds=("ivf",), block=64)
 
 
-class Narrowing(Watched):
-    """A model whose dimension changes between calls."""
-
-    def block(self, start: int, stop: int) -> NDArray[np.float32]:
-        return super().block(start, stop)[:, : self.width - (start >= 100)]
-
-
-def test_widths_that_differ_are_named() -> None:
-    documents = vectors(200)
-    queries, task = asked(documents)
-    with pytest.raises(
-        InputError, match=r"query 0 to 39: vectors of shape \(40, 15\).*expected floats of shape \(40, 16"
-    ):
-        evaluate_retrieval(InMemory(documents), queries[:, 1:], task)
-    with pytest.raises(InputError, match=r"document 128 to 191: vectors of shape \(64, 15\)"):
-        evaluate_retrieval(Narrowing(documents), queries, task, kinds=(), block=64)
-    with pytest.raises(InputError, match=r"vectors of shape \(40, 16\) and type int64, expected floats"):
-        evaluate_retrieval(InMemory(documents), queries.astype(int), task)
-    with pytest.raises(ValueError, match="int8: 15 dimensions, expected 16"):
-        evaluate_retrieval(InMemory(documents), queries, task, codes=(Code.calibrate("int8", documents[:, 1:]),))
-
-
 @pytest.mark.parametrize(
     ("relevant", "message"),
     [
@@ -247,19 +209,6 @@ def test_judgements_that_cannot_be_are_named_before_any_row_is_read(relevant: li
     task = RetrievalTask("set", "test", tuple(np.array(r, dtype=np.int64) for r in relevant))
     with pytest.raises(InputError, match=rf"^set \(test\): {message}"):
         evaluate_retrieval(documents, documents.array[:2], task)
-    assert documents.read == []
-
-
-def test_misuse_is_refused_before_any_row_is_read() -> None:
-    documents = Watched(vectors(200))
-    queries, task = asked(documents.array)
-    for wrong in ({"batch": 0}, {"threads": 0}, {"block": -1}):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*, expected at least 1"):
-            evaluate_retrieval(documents, queries, task, **wrong)
-    with pytest.raises(ValueError, match="ivf: nlist 1024"):
-        evaluate_retrieval(documents, queries, task, kinds=(IndexSpec("ivf", lists=(1024, 5)),))
-    with pytest.raises(InputError, match="no documents"):
-        evaluate_retrieval(InMemory(np.empty((0, WIDTH), dtype=np.float32)), queries, task)
     assert documents.read == []
 
 

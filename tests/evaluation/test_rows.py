@@ -24,8 +24,6 @@ from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.progress.file import LOG
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.board import leaderboard
-from distilbench.reporting.comparison import compare_rows
 from distilbench.storage.arrays import ShardedArray
 from distilbench.trials import rows as module
 from distilbench.trials.budget import Budget
@@ -310,15 +308,6 @@ def test_a_teacher_that_cannot_be_scored_ends_it_a_baseline_does_not(run: Run, m
     assert other.scores() == []
 
 
-def test_a_quantisation_asked_for_later_is_added(run: Run) -> None:
-    run.students(run.job("A"), quantisations=())
-    before = run.scores()
-    records, _ = run.students(run.job("A"), quantisations=("int8", "binary"))
-    assert [r.quantisation for r in records] == ["float32", "int8", "binary"]
-    assert run.scores() == records and records[0] == before[0]
-    assert len(run.trials()) == 1
-
-
 POINTS: list[tuple[str, Any, str, int]] = [
     ("trained and not recorded", module, "append_records", 1),
     ("recorded and not scored", module, "score_candidate", 1),
@@ -357,18 +346,6 @@ def test_a_driver_killed_anywhere_leaves_every_record_once(
     assert not list(run.folder.rglob("vectors.npy"))
 
 
-def test_a_torn_line_is_scored_again_and_whole_ones_are_not_doubled(run: Run) -> None:
-    run.students(run.job("A"))
-    path = run.folder / "scores.jsonl"
-    whole = run.scores()
-    first, second = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + second[:200])  # the disk was full
-    records, _ = run.students(run.job("A"))
-    assert run.scores() == records and records[0] == whole[0]
-    assert records[1].scores == whole[1].scores
-    assert len(run.trials()) == 1
-
-
 def kept(run: Run) -> list[str]:
     return sorted(p.name for p in (run.folder / "predictions").iterdir())
 
@@ -387,17 +364,6 @@ def test_every_record_has_its_predictions_from_before_it_is_written(run: Run, mo
     for record in records:
         found = Predictions.load(predictions_path(run.folder, record.record_id))
         assert [len(found.test[f"sts/{name}/spearman"].value_P) for name in ("STS12", "STSB")] == [60, 40]
-
-
-def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None:
-    [record], _ = run.students(run.job("A"), quantisations=())
-    path = predictions_path(run.folder, record.record_id)
-    before = path.read_bytes()
-    path.write_bytes(b"mine")
-    run.students(run.job("A"))  # with int8 the encoder is scored again, this row is not
-    assert path.read_bytes() == b"mine" and len(kept(run)) == 2
-    path.write_bytes(before)
-    assert [t.group for t in compare_rows(leaderboard(run.scores()), [run.folder]).ties.values()] == ["a", "a"]
 
 
 def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:

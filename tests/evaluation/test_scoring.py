@@ -62,14 +62,6 @@ TASK_SCORE = Score(task="pairs", set="MRPC", split="dev", metric="f1", variant="
 # Identity
 
 
-def test_rows_of_the_same_candidate_have_the_same_id(prepared: Prepared, corpus: Corpus) -> None:
-    again = replace(STUDENT, params=dict(reversed(STUDENT.params.items())))  # read from another file, in another order
-    assert (
-        STUDENT.identity(prepared, corpus, 8, "int8")["record_id"]
-        == again.identity(prepared, corpus, 8, "int8")["record_id"]
-    )
-
-
 def test_whatever_a_number_depends_on_changes_the_id(prepared: Prepared, corpus: Corpus) -> None:
     candidates = [
         STUDENT,
@@ -230,13 +222,6 @@ def test_a_row_for_each_width_and_quantisation(
         assert (record.parameters, record.model, record.trial, record.seed) == (0, "students/a", 3, 0)
         assert record.provenance.versions
     assert len({r.record_id for r in found.values()}) == 3 * len(widths)
-
-
-def test_where_no_student_is_saved_no_quantiser_is(tmp_path: Path, prepared: Prepared, corpus: Corpus) -> None:
-    encoded = encode_teacher(prepared, corpus)
-    assert set(score(prepared, corpus, tmp_path, encoded, [32], ["int8"])) == {(32, "float32"), (32, "int8")}
-    assert set(score(prepared, corpus, tmp_path, encoded, [32], [])) == {(32, "float32")}
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_vectors_without_a_direction_are_refused(tmp_path: Path, prepared: Prepared, corpus: Corpus) -> None:

@@ -58,11 +58,6 @@ def test_a_mean_of_sets() -> None:
     assert np.ptp(weighted.interval) < np.ptp(one.interval)
 
 
-def test_constant_values_have_no_width_and_no_nan() -> None:
-    assert resampled_mean(np.ones(120)).interval == pytest.approx((100, 100))
-    assert resampled_correlation(np.ones(120), np.arange(120.0), ranks=True).interval == (0, 0)
-
-
 def test_a_large_set_is_resampled_in_blocks_and_like_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from distilbench.evaluation import statistics as module
 

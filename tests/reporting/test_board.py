@@ -59,18 +59,6 @@ def test_pareto(make_score, rows, front):
     assert {row.record.label for row in board.rows if row.pareto} == front
 
 
-def test_pareto_and_best_are_taken_within_a_corpus(make_score):
-    board = boards.leaderboard(
-        [make_score("a", 70.0), make_score("b", 71.0), make_score("c", 60.0, corpus_fingerprint="e" * 64)]
-    )
-    rows = by_label(board)
-    assert rows["c"].pareto and not rows["a"].pareto
-    assert rows["b"].best_in_bytes
-    # alone in its bytes and corpus: nothing to be best of
-    assert not rows["c"].best_in_bytes
-    assert any("2 different corpora" in notice for notice in boards.notices(board))
-
-
 def test_teacher_first_then_by_average_and_missing_last(make_score):
     board = boards.leaderboard(
         [
@@ -171,37 +159,6 @@ def test_a_seed_without_a_set_is_left_out_of_that_mean_and_said(make_score):
     assert any("fewer seeds than the row has" in notice for notice in boards.notices(board))
 
 
-def test_what_is_said_about_seeds(make_score):
-    one = boards.leaderboard([make_score("a"), make_score("b", seed=1)])
-    assert one.one_seed and "One seed: no interval" in boards.notices(one)[0]
-    three = seeds_of(make_score, "a", [75.0, 76.0, 77.0])
-    some = boards.leaderboard([*three, make_score("t", **TEACHER)])
-    assert not some.one_seed
-    assert "1 of 2 rows are means over 3 seeds, ±" in boards.notices(some)[0]
-    assert "other rows, which have one seed" in boards.notices(some)[0]
-    every = boards.notices(boards.leaderboard([*three, *seeds_of(make_score, "b", [75.0, 76.0])]))
-    assert "2 of 2 rows are means over 2 to 3 seeds" in every[0]
-    assert not any("one seed" in notice for notice in every)
-
-
-def test_best_in_bytes_is_taken_over_dimensions_and_codes_and_pareto_over_all(make_score):
-    board = boards.leaderboard(
-        [
-            make_score("teacher", 90.0, **TEACHER),
-            make_score("teacher's int4", 73.0, role="teacher", dim=128, quantisation="int4", bytes_per_vector=64),
-            make_score("full", 75.0),
-            make_score("full, worse", 74.0),
-            make_score("int8", 74.5, quantisation="int8", bytes_per_vector=64),
-            make_score("int4 of twice as many", 74.8, dim=128, quantisation="int4", bytes_per_vector=64),
-            make_score("opq64", 74.0, role="baseline", method="faiss", quantisation="opq64", bytes_per_vector=64),
-            make_score("binary", 60.0, quantisation="binary", bytes_per_vector=8),
-        ]
-    )
-    assert board.quantised
-    assert {row.name for row in board.rows if row.best_in_bytes} == {"full", "int4 of twice as many"}
-    assert {row.name for row in board.rows if row.pareto} == {*("teacher", "full", "int4 of twice as many", "binary")}
-
-
 def test_retention_is_of_the_float32_teacher(make_score):
     teacher, later = make_score("t", 80.0, **TEACHER), "2002-01-01T00:00:00Z"
     small = make_score("t8", 60.0, quantisation="int8", bytes_per_vector=384, **TEACHER)
@@ -241,15 +198,6 @@ def test_nothing_at_all():
     assert trainings.trial_table([]).total == 0
 
 
-def test_costs_of_seeds_are_means_per_index(make_seeded):
-    board = boards.leaderboard(make_seeded())
-    row = next(row for row in board.rows if row.name == "MCR2-32-float32")
-    flat, ivf = (item for item in boards.index_rows(board) if item.row is row)
-    assert (flat.cost.kind, ivf.cost.kind) == ("flat", "ivf")
-    assert flat.measured["mrr10"] == boards.Cell(pytest.approx(50.0), None, pytest.approx(4.302653 / math.sqrt(3)), 3)
-    assert ivf.measured["bytes"].value == ivf.cost.bytes
-
-
 def test_trial_table_keeps_the_best_and_some_failed_ones(make_trial):
     trials = [make_trial(n, objective=float(n)) for n in range(100)]
     trials += [make_trial(n, state="FAIL", objective=None) for n in range(100, 120)]
@@ -258,18 +206,6 @@ def test_trial_table_keeps_the_best_and_some_failed_ones(make_trial):
     assert listed.states == {"COMPLETE": 100, "FAIL": 20}
     assert [t.number for t in listed.shown] == [*range(75, 100), *range(100, 105)]
     assert len(trainings.trial_table(trials, limit=120).shown) == 120
-
-
-def test_trials_of_other_seeds_or_methods_with_the_same_number_stay_apart(make_trial):
-    trials = [make_trial(0, seed=1), make_trial(0), make_trial(0, method="mcr2"), make_trial(0, params={"lr": 1.0})]
-    listed = trainings.trial_table([*trials, make_trial(0, objective=1.0)])
-    assert listed.total == 4
-    assert sorted((t.seed, t.method, t.objective) for t in listed.shown) == [
-        (0, "hpd", 1.0),
-        (0, "hpd", 70.0),
-        (0, "mcr2", 70.0),
-        (1, "hpd", 70.0),
-    ]
 
 
 def test_diagnostics_are_those_of_the_last_rung_and_may_be_absent(make_trial):
@@ -345,17 +281,6 @@ def test_trials_for_a_code_compete_within_its_bytes_whatever_their_dimension(mak
     assert {row.record.record_id for row in board.rows if row.chosen} == {"1", "1 coded"}
     rivals = {row.record.record_id: boards.rivals(row.record) for row in board.rows}
     assert rivals["0 coded"] == rivals["1 coded"] and rivals["0"] != rivals["0 coded"]
-
-
-def test_a_page_says_how_often_students_were_confirmed(make_score, make_trial):
-    records = confirmed_pair(make_score, make_trial)
-    board = boards.leaderboard(records)
-    assert all(row.confirmed for row in board.rows)
-    assert any("confirmed with 2 seeds" in notice for notice in boards.notices(board))
-    once = boards.leaderboard([r for r in records if r.seed == 0])
-    assert not any(row.confirmed for row in once.rows)
-    comparison = boards.leaderboard([make_score("s", trial=None, seed=seed, record_id=str(seed)) for seed in (0, 1)])
-    assert not any("confirmed" in notice for notice in [*boards.notices(once), *boards.notices(comparison)])
 
 
 def test_students_of_several_starts_are_told_apart_by_them(make_score):

@@ -352,16 +352,6 @@ def test_a_view_is_its_address(opened):
     assert opened.find_element(By.ID, "count").text == "3 of 18 rows"
 
 
-def test_the_front_alone(opened):
-    click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
-    click(opened, opened.find_element(By.ID, "only-pareto"))
-    front = opened.execute_script(
-        "return [...document.querySelectorAll('#board tbody tr')].filter(r => !r.hidden)"
-        ".map(r => r.classList.contains('pareto') || r.classList.contains('teacher'))"
-    )
-    assert 2 <= len(front) < 19 and all(front)
-
-
 def test_the_theme_is_chosen_and_remembered_on_every_page(opened):
     def ground():
         return opened.execute_script("return getComputedStyle(document.body).backgroundColor")
@@ -401,13 +391,6 @@ def test_a_label_leads_to_its_page_and_back(opened):
     assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
 
 
-def test_everything_open_still_fits_the_width(drawn):
-    assert fits(drawn)
-    for details in drawn.find_elements(By.TAG_NAME, "details"):
-        drawn.execute_script("arguments[0].open = true", details)
-    assert fits(drawn)
-
-
 def test_first_column_stays_while_the_table_scrolls_sideways(opened):
     if opened.execute_script("return innerWidth") < 640:
         return  # cards
@@ -442,30 +425,6 @@ def test_dark_theme_redraws_the_figures(drawn):
         wait(lambda: colour() != light)
     finally:
         drawn.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", WIDTHS)
-def test_seeds_and_quantisations(browser, make_seeded, tmp_path, width):
-    opened = open_page(browser, write_report(make_seeded(), tmp_path, title="Synthetic"), width)
-    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-quality-bytes path.yerror"))
-    # one bar per dimension and quantisation of the students; teacher and PCA have none to see
-    lengths = opened.execute_script(
-        "return [...document.querySelectorAll('#plot-quality-bytes path.yerror')].map(p => p.getBBox().height > 1)"
-    )
-    assert lengths.count(True) == 6
-    box = opened.find_element(By.ID, "filter")
-    box.send_keys("int8")
-    assert labels(opened) == ["teacher d=384", "MCR2-128-int8", "MCR2-32-int8"]
-    box.send_keys(Keys.CONTROL, "a")
-    box.send_keys("mcr2")
-    header(opened, "Bytes").find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
-    cells = opened.find_elements(By.CSS_SELECTOR, "#board tbody:not(.pinned) td[data-t=Bytes]")
-    assert [int(cell.get_attribute("data-v")) for cell in cells] == [512, 128, 128, 32, 16, 4]
-    for details in opened.find_elements(By.TAG_NAME, "details"):
-        opened.execute_script("arguments[0].open = true", details)
-    assert fits(opened)
-    assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
 
 
 def test_hostile_text_runs_nothing(browser, make_score, make_trial, tmp_path):
@@ -552,38 +511,3 @@ def test_the_tables_work_without_plotly(browser, make_study, tmp_path):
         click(opened, header(opened, "STS average").find_element(By.TAG_NAME, "button"))
     assert labels(opened)[0] == "mcr2-32"
     assert "plotly.min.js" in opened.find_element(By.CSS_SELECTOR, ".canvas .absent").text
-
-
-@pytest.mark.slow
-def test_every_kind_of_chart_is_drawn_by_the_bundle(browser, make_study, tmp_path):
-    """Lines and points, and bars."""
-    index = write_report(make_study(), tmp_path, title="Synthetic")
-    opened = open_page(browser, index, 1280)
-    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-quality-bytes .scatterlayer .points path"))
-    [run] = (tmp_path / "runs").iterdir()
-    opened = open_page(browser, run, 1280)
-    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-importance .barlayer .point path"))
-    assert opened.find_elements(By.CSS_SELECTOR, "#plot-slices .scatterlayer .points path")
-    assert not [entry for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-
-
-@pytest.mark.slow
-def test_500_rows_are_sorted_within_150_ms(browser, make_score, tmp_path):
-    def code(n):
-        return {"quantisation": ("float32", "int8", "int4", "binary", "pq8")[n % 5], "bytes_per_vector": 9 + n}
-
-    records = [make_score(f"s{n // 5}", 50 + n / 10, record_id=f"{n}", trial=n // 5, **code(n)) for n in range(500)]
-    opened = open_page(browser, write_report(records, tmp_path, title="Synthetic"), 1280)
-    click(opened, opened.find_element(By.ID, "all-codes"))
-    opened.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 1000))")
-    script = """
-        const [title, done] = arguments;
-        const header = [...document.querySelectorAll('#board th[aria-sort]')].find(h => h.textContent.trim() === title);
-        const began = performance.now();
-        header.querySelector('button').click();
-        document.body.getBoundingClientRect();
-        requestAnimationFrame(() => setTimeout(() => done(performance.now() - began), 0));
-    """
-    times = sorted(opened.execute_async_script(script, ("STS average", "Bytes", "Params")[n % 3]) for n in range(9))
-    assert times[len(times) // 2] < 150
-    assert (tmp_path / "index.html").stat().st_size < 5_000_000

@@ -21,8 +21,6 @@ from distilbench.records import Score, ScoreRecord, append_records, read_records
 from distilbench.reporting import page
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, compare_rows, tie_notices
-from distilbench.reporting.exports import csv_text
-from distilbench.reporting.frame import board_frame
 from distilbench.reporting.runs import read_runs
 from distilbench.storage.files import fingerprint
 
@@ -112,16 +110,6 @@ def test_numbers_of_bytes_and_corpora_have_groups_of_their_own_whatever_dimensio
     groups = {"best": "a", "second": "b", "int8 of 256": "c", "other bytes": "a", "elsewhere": "a"}
     assert study.groups() == groups
     assert study.places()["int8 of 256"].leader_name == "int8 of 256, int8"
-
-
-def test_codes_of_the_teacher_compete_in_their_bytes_faisss_and_its_own(study: Study) -> None:
-    study.add("t", 0.1, role="teacher", dim=384)
-    study.add("signs", 2.0, role="teacher", dim=384, quantisation="binary", bytes_per_vector=48)
-    study.add("FAISS opq48", 1.0, role="baseline", method="faiss", dim=384, quantisation="opq48", bytes_per_vector=48)
-    study.add("student", 0.5, dim=96, quantisation="int4", bytes_per_vector=48)
-    assert study.groups() == {"student": "a", "FAISS opq48": "b", "signs": "c"}
-    leaders = {name: place.leader_name for name, place in study.places().items()}
-    assert leaders == {"student": "student, int4", "FAISS opq48": "FAISS opq48", "signs": "signs, binary"}
 
 
 def test_the_noise_of_seeds_joins_what_pairs_alone_tell_apart(study: Study) -> None:
@@ -222,19 +210,6 @@ def test_the_page_shows_groups_beside_the_average_and_who_ties_with_the_best(stu
     assert width == len(re.findall("<th ", titles)) == len(re.findall("<th |<td ", near))
     headings = [re.sub("<.*?>", "", t) for t in re.findall(r"<th .*?</th>", titles, re.S)]
     assert headings.index("Tie group") == headings.index("Standing") + 1
-
-
-def test_the_csv_has_group_difference_and_interval(study: Study) -> None:
-    study.add("best", 1.0, draw=1)
-    study.add("near", 1.0, draw=1, jitter=0.2)
-    study.add("gone", 2.6, draw=1, kept=False)
-    text = csv_text(board_frame(leaderboard(study.records), study.ties()))
-    rows = {row["label"]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
-    tie = study.places()["near"].difference
-    values = [float(rows["near"][f"tie_{name}"]) for name in ("difference", "low", "high")]
-    assert values == [tie.value, tie.low, tie.high] and rows["near"]["tie_group"] == "a"
-    assert [rows["best"][f"tie_{name}"] for name in ("group", "difference")] == ["a", "0.0"]
-    assert rows["gone"]["tie_group"] == rows["gone"]["tie_low"] == ""
 
 
 def test_the_report_command_compares_rows_of_several_runs(study: Study, tmp_path: Path) -> None:

@@ -183,22 +183,6 @@ def test_what_cannot_be_exported_is_one_clear_error(run, tmp_path, arguments, me
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_that_is_gone_is_named(run, tmp_path):
-    result = export(run, "--student", "gone", "--to", tmp_path / "out")
-    assert (
-        result.exit_code == 2 and "run/students/gone: the model of gone, seed 0, is not there any more" in result.stderr
-    )
-    shutil.rmtree(run / "students" / "nested-1")
-    result = export(run, "--best-under", "64B", "--to", tmp_path / "out")
-    assert (
-        result.exit_code == 2 and "nested d=16, seed 1, is not there" in result.stderr and "--seed 0" in result.stderr
-    )
-    (run / "students" / "nested-0" / "d8" / "quantisation-int8.faiss").unlink()
-    result = export(run, "--best-under", "8B", "--seed", 0, "--to", tmp_path / "out")
-    assert result.exit_code == 2 and "the int8 quantiser of nested d=8 is not there" in result.stderr
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]
-
-
 def test_a_record_cannot_name_a_folder_outside_its_run(tmp_path, student, make_score):
     for place in ("../secret", str(student)):
         append_records(tmp_path / "scores.jsonl", [make_score("s", model=place, record_id="s")])

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from distilbench.records import Score
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, Tie
-from distilbench.reporting.exports import Report, csv_text, latex_text, write_exports
+from distilbench.reporting.exports import Report, csv_text, write_exports
 from distilbench.reporting.frame import board_frame
 from distilbench.reporting.markdown import escaped, one_line
 from distilbench.reporting.page import write_report
@@ -86,14 +86,6 @@ PLAIN_OF_LATEX = {
 }
 LATEX_PARTS = re.compile("|".join(re.escape(part) for part in PLAIN_OF_LATEX) + r"|[^\\{}$&#%_~^\[*]")
 """What harmless LaTeX consists of: known commands for single characters, and characters that are none."""
-
-
-@pytest.mark.parametrize("text", [*HOSTILE, "75.2 ± 0.3 α ψ × ²"])
-def test_latex_consists_of_harmless_parts_that_give_the_text(text):
-    shown = latex_text(text)
-    parts = LATEX_PARTS.findall(shown)
-    assert "".join(parts) == shown
-    assert "".join(PLAIN_OF_LATEX.get(part, part) for part in parts) == one_line(text)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

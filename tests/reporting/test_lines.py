@@ -76,13 +76,3 @@ def test_a_baseline_that_was_also_swept_is_one_row(make_score):
     assert told(lines) == [("PCA d=64", "int8", 0, "reference"), ("another", "int8", 0, "encoder")]
     twin = next(row for row in board.rows if row.name == "PCA d=64, swept")
     assert lines.place(twin) == next(row.anchor for row in board.rows if row.name == "PCA d=64")
-
-
-def test_recommended_and_lonely_baselines_are_not_folded_away(make_score):
-    random = {"role": "baseline", "method": "random_projection", "trial": None, "model": ""}
-    board = leaderboard([*forms(make_score, "random", 79.0, **random), *forms(make_score, "s", 70.0)])
-    assert [line.kind for line in encoder_lines(board).lines] == ["encoder", "other"]
-    taken = [row for row in board.rows if row.name == "random"][:1]
-    assert [line.kind for line in encoder_lines(board, taken).lines] == ["encoder", "encoder"]
-    alone = leaderboard(forms(make_score, "random", 79.0, **random))
-    assert [line.kind for line in encoder_lines(alone).lines] == ["encoder"]

@@ -15,7 +15,7 @@ from distilbench.reporting.board import leaderboard
 from distilbench.reporting.model_card import Code, compute_card, hub_base, render_card
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.student_cards import write_student_cards
-from distilbench.reporting.trainings import Trainings, reproduce_command
+from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import write_json
 
 HOSTILE = (
@@ -75,20 +75,6 @@ def test_one_seed_has_its_bootstrap_intervals_and_says_what_is_missing(make_scor
     text = render_card(card)
     assert text.index("**Demonstration only.**") < text.index("## How to load it")
     assert "Demonstration only" not in render_card(card_of([make_score("real")], "real"))
-
-
-def test_how_it_is_reproduced(make_score, make_trial):
-    params = {"lr": 1e-4, "batch": 256, "activation": "identity"}
-    sweep = make_score("s", trial=3, seed=1)
-    own, again = make_trial(3, seed=0, params=params), make_trial(3, seed=1, params=params, confirms=True)
-    found = Trainings([own, again])
-    assert reproduce_command(found.of(sweep)) == "distilbench reproduce runs/synthetic 3 --seed 1"
-    assert reproduce_command(found.of(make_score("s", trial=3))) == "distilbench reproduce runs/synthetic 3"
-    compared, other = make_score("s", trial=None, run="a b/hpd"), make_trial(5, run="a b/hpd", params=params)
-    assert reproduce_command(Trainings([other]).of(compared)) == "distilbench reproduce 'runs/a b/hpd' 5"
-    assert Trainings([make_trial(4, params=params)]).of(sweep) is None
-    assert Trainings([make_trial(3, params={"lr": 1.0})]).of(make_score("s", trial=3)) is None
-    assert "reproduce" not in render_card(card_of([make_score("s")], "s"))
 
 
 def test_hostile_names_stay_text(make_score):

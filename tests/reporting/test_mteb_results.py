@@ -105,19 +105,3 @@ def test_only_whole_sets_float32_and_real_data_have_a_counterpart(scored, make_s
     # mteb's SICK-R is all 9,927 pairs
     sick = Score(task="sts", set="SICK", split="test", metric="spearman", variant="all", value=70.0, n=4927)
     assert names([scored(scores=[sick])]) == []
-
-
-def test_retrieval_needs_the_same_documents_and_ndcg(scored, make_score):
-    scores = [
-        Score(task="retrieval", set="scifact", split="test", metric=metric, variant="all", value=60.0, n=300)
-        for metric in ("ndcg@10", "mrr@10", "recall@100")
-    ]
-    flat = make_score("x").indexes[0].model_copy(update={"set": "scifact", "documents": 5183})
-    assert names([scored(scores=scores, indexes=[flat])]) == ["SciFact"]
-    assert names([scored(scores=scores, indexes=[flat.model_copy(update={"documents": 5000})])]) == []
-    assert names([scored(scores=scores[1:], indexes=[flat])]) == []
-    [content] = [
-        content for path, content in files(leaderboard([scored(scores=scores, indexes=[flat])])) if "SciFact" in path
-    ]
-    [found] = content["scores"]["test"]
-    assert found["main_score"] == found["ndcg_at_10"] == 0.6 and found["recall_at_100"] == 0.6

@@ -177,19 +177,6 @@ def test_the_policy_lets_no_page_run_or_load_anything_else(make_study, tmp_path)
         assert rules["base-uri"] == rules["form-action"] == ["'none'"] and "connect-src" not in rules
 
 
-@pytest.mark.parametrize("study", ["make_study", "make_seeded"])
-def test_ids_are_unique_and_every_row_has_a_page(request, study, tmp_path):
-    records = request.getfixturevalue(study)()
-    found = written(records, tmp_path)
-    for text in found.values():
-        ids = [attributes["id"] for _, attributes in Tags(text).tags if "id" in attributes]
-        assert len(ids) == len(set(ids))
-    board = leaderboard(records)
-    assert {name for name in found if name.startswith("encoders/")} == {f"encoders/{r.anchor}.html" for r in board.rows}
-    whole = " ".join(map(plain, found.values()))
-    assert all(record.record_id in whole for record in records if record.kind == "score")
-
-
 def test_missing_values_are_dashes_and_sort_as_missing(make_score, tmp_path):
     records = [make_score("full"), make_score("s", skip=("STS13",), indexes=[], model="", trial=None)]
     text = render(records)
@@ -199,16 +186,6 @@ def test_missing_values_are_dashes_and_sort_as_missing(make_score, tmp_path):
     own = plain(encoder_html(records, tmp_path, "s"))
     assert "nan" not in f"{plain(text)} {own}".lower().split()
     assert "not saved" in own and "Load it" not in own
-
-
-def test_demonstration_banner(make_score):
-    real, demo = make_score("a"), make_score("b", demonstration=True)
-    assert "generated text" not in plain(render([real]))
-    whole = plain(render([demo]))
-    assert "Demonstration corpus: generated text, not a published benchmark." in whole
-    assert "of the 2 rows" not in whole
-    mixed = plain(render([real, demo]))
-    assert "1 of the 2 rows were scored on it" in mixed
 
 
 def test_record_shows_where_a_number_comes_from_and_how_to_load_the_model(make_score, make_trial, tmp_path):

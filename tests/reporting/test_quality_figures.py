@@ -12,9 +12,6 @@ from distilbench.reporting import colours
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.quality_figures import (
-    LARGEST,
-    RECOMMENDED,
-    SMALLEST,
     compute_quality,
     compute_speed,
     draw_quality,
@@ -93,20 +90,6 @@ def test_every_row_is_a_mark_that_leads_to_its_row(make_study):
     assert coloured == {"hpd": True, "mcr2": True, "PCA": True, "random-projection": False}
 
 
-def test_what_is_recommended_has_a_ring_and_the_first_choice_a_name(make_study):
-    board = leaderboard(make_study())
-    students = [row for row in board.rows if row.record.role == "student"]
-    data = compute_quality(board, encoder_lines(board), students[:2])
-    figure = drawn(data)
-    ring = figure["data"][-1]
-    assert ring["marker"]["symbol"] == "circle-open" and len(data.taken) == 2
-    assert list(zip(ring["x"], ring["y"], strict=True)) == [tuple(place) for place in data.taken]
-    [label] = [note for note in notes(figure) if note.get("name") == RECOMMENDED]
-    assert 10 ** label["x"] == pytest.approx(students[0].record.bytes_per_vector)
-    assert "Rings are what is recommended." in quality_caption(data)
-    assert "recommended" not in quality_caption(compute_quality(board, encoder_lines(board)))
-
-
 def test_fronts_and_lines_are_chosen_on_dev(make_score):
     def with_dev(record, value):
         scores = [s.model_copy(update={"value": value}) if s.split == "dev" else s for s in record.scores]
@@ -159,28 +142,6 @@ def test_times_of_two_devices_do_not_mix_and_are_means_over_seeds(make_score):
     data = speed(*seeds, make_score("b", 71.0, latency_ms=2.0), make_score("c", 72.0, latency_ms=0.1, provenance=other))
     assert sorted((s, mark.row.name) for s, mark in data.marks) == [(500, "b"), (750, "a")] and data.omitted == 1
     assert drawn(speed())["data"][0]["x"] == [] and speed().marks == ()
-
-
-def test_more_bytes_are_larger_marks(make_score):
-    def by_size(*sizes):
-        data = speed(
-            *(
-                make_score(f"{size}", 70.0 + size / 1000, record_id=f"{size}", latency_ms=0.5, bytes_per_vector=size)
-                for size in sizes
-            )
-        )
-        found = {}
-        for trace in marks(drawn(data)):
-            assert trace["x"] == [2000.0] * len(trace["y"]), "sentences per second"
-            for text, pixels in zip(trace["hovertext"], trace["marker"]["size"], strict=True):
-                found[int(text.split(" bytes")[0].rpartition(">")[2].replace(",", ""))] = pixels
-        return found, speed_caption(data)
-
-    pixels, caption = by_size(1536, 4, 64, 128)
-    assert pixels[4] == SMALLEST < pixels[64] < pixels[128] < pixels[1536] == LARGEST
-    assert "The size of a mark is the bytes of a vector, from 4 to 1,536." in caption
-    alone, caption = by_size(64)
-    assert len(alone) == 1 and "size of a mark" not in caption
 
 
 def test_the_best_of_each_kind_has_its_name(make_score):

@@ -66,13 +66,6 @@ def test_it_is_chosen_on_dev_and_told_with_its_test_score(make_score):
     assert found.rows[0].name == "sound" and "96.2 % of the teacher's STS average" in found.sentences()[0]
 
 
-def test_where_less_is_kept_on_test_than_on_dev_both_are_told(make_score):
-    fast = with_dev(coded(make_score, "fast", 75.0, "int8", 256, latency_ms=0.1), 82.0)
-    board = leaderboard([teacher(make_score, latency_ms=2.0), coded(make_score, "good", 80.0, "int8", 64), fast])
-    told = answer(board).sentences()[1]
-    assert told.startswith("Fastest that keeps 95 %: fast, int8: keeps 92.5 % (96.5 % on dev)")
-
-
 def test_the_interval_is_over_seeds_or_over_the_test_items(make_score):
     seeds = [
         coded(make_score, "s", 78.0 + n, "int8", 64, seed=n).model_copy(update={"record_id": f"{n}"}) for n in (0, 1, 2)

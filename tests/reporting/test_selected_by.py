@@ -80,16 +80,6 @@ def test_a_mix_has_a_test_score_where_all_its_parts_have(make_score: Any) -> Non
     assert board.cell(board.rows[0], TEST).value is None
 
 
-def test_runs_that_were_selected_by_different_measures(make_score: Any, tmp_path: Path) -> None:
-    records = [searched(make_score, "a", 50.0, 48.0, run="a"), make_score("b", run="b")]
-    board = leaderboard(records)
-    assert str(board.selection) == "sts" and board.cell(board.rows[0], DEV).value is not None
-    for record in records:
-        append_records(tmp_path / record.run / "scores.jsonl", [record])
-    refused = CliRunner().invoke(app, ["best", str(tmp_path / "a"), str(tmp_path / "b")])
-    assert refused.exit_code == 2 and "were selected by retrieval and by sts; expected runs of one" in refused.stderr
-
-
 def test_best_says_by_what(make_score: Any, tmp_path: Path) -> None:
     append_records(tmp_path / "scores.jsonl", [r.record for r in board_of(make_score).rows])
     said = CliRunner().invoke(app, ["best", str(tmp_path), "--bytes", "256"]).output
