@@ -14,6 +14,8 @@ predicted. One that fails leaves its error there, and the next one begins. With 
     share     the same training in 1, 4, 8 and 16 processes at once; once more under MPS where its daemon is installed
     search    Quora's documents: FAISS on the CPU and the GPU beside torch's product and topk
     headline  `sweep --method hpd` from start to leaderboard
+    oom       a training whose memory another process takes: it goes on in halves, or fails and the next one does not
+    sticky    an error after which the card is lost to a worker: its process ends, and the training goes on in another
     kill      a sweep whose driver is killed and that is started again, beside one that was not
 
 FOLDER is an encoder; one without weights gets random ones, which are as fast. DIR of --data is a data folder; without it
@@ -53,6 +55,7 @@ from gpu_bench import (
     shown,
     used_mb,
 )
+from gpu_faults import oom, sticky
 from gpu_sweeps import headline, kill
 from gpu_training import methods, share, train
 from numpy.typing import NDArray
@@ -359,6 +362,8 @@ STEPS: dict[str, Callable[[Bench], None]] = {
     "share": share,
     "search": search,
     "headline": headline,
+    "oom": oom,
+    "sticky": sticky,
     "kill": kill,
 }
 

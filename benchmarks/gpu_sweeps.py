@@ -74,7 +74,7 @@ def headline(bench: Bench) -> None:
     if card is not None:
         with bench.attempt("watch the card"), card.open("w") as file:
             watcher = subprocess.Popen(watch, stdout=file, stderr=subprocess.DEVNULL)
-    more = [] if bench.cpu else ["--max-sentences", "0", "--gpus-per-trial", "0.0625"]
+    more = [] if bench.cpu else ["--max-sentences", "0"]
     small = [] if bench.data else ["--max-pairs", "200", "--max-sentences", "400"]
     run = bench.work / "runs" / "headline"
     try:

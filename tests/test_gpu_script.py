@@ -18,7 +18,7 @@ MISSING = ("nvidia-smi", "processes by NVML", "FAISS flat, GPU", "FAISS ivf, GPU
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
-    "step", ["probe", "import", "methods", "encode", "train", "share", "search", "headline", "kill"]
+    "step", ["probe", "import", "methods", "encode", "train", "share", "search", "headline", "oom", "sticky", "kill"]
 )
 def test_a_step_measures_in_small(step: str, encoder_folder: Path, tmp_path: Path) -> None:
     if step == "train":
