@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from distilbench.data.readers import either
 from distilbench.errors import InputError
 
 DEMONSTRATION = Path(__file__).with_name("demonstration")
@@ -39,6 +40,15 @@ class PairTaskFormat(BaseModel):
     def files_of(self, split: str) -> tuple[str, ...]:
         """The files that may hold a split, relative to the data folder."""
         return (self.files.format(split),) if isinstance(self.files, str) else self.files[split]
+
+    def path(self, root: Path, split: str) -> Path | None:
+        """The first of these that is there."""
+        return next((path for file in self.files_of(split) if (path := either(root, file))), None)
+
+    def expected(self, split: str) -> str:
+        """What a folder without this split should have, for a message."""
+        rows = f" with rows of {self.split_column} {split}" if self.split_column else ""
+        return " or ".join(self.files_of(split)) + rows
 
 
 class About(BaseModel):

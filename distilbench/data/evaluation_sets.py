@@ -23,9 +23,9 @@ from distilbench.data.classification_sets import read_classification
 from distilbench.data.corpus import Corpus, CorpusBuilder, Rows, StsSet
 from distilbench.data.folder import Limits, read_folder, read_sts
 from distilbench.data.pair_tasks import SPLITS, LabelledPairs, add_pair_tasks, formats_of, read_pair_task
-from distilbench.data.readers import either, read_tsv
+from distilbench.data.readers import read_tsv
 from distilbench.data.retrieval_sets import LargeRetrievalSet, of_corpus, read_retrieval_sets
-from distilbench.data.roles import QUERY
+from distilbench.data.roles import PLAIN, QUERY
 from distilbench.data.searches import MADE_OF
 from distilbench.errors import InputError
 from distilbench.selection import BY_RETRIEVAL
@@ -69,21 +69,12 @@ class EvaluationData:
         return self.alike is not None
 
     def with_roles(self) -> EvaluationData:
-        """Give queries that other sets use too rows of their own: an encoder may read them differently."""
+        """Give queries rows of their own, after the others: an encoder may read them differently."""
         corpus = self.corpus
-        others = [rows for kind, rows in self.rows_by_kind().items() if kind != "queries"]
-        shared = np.intersect1d(np.concatenate([*self.queries, *_NONE]), np.concatenate([*others, *_NONE]))
-        again = len(corpus.sentences) + np.arange(len(shared))
-
-        def moved(rows: Rows) -> Rows:
-            at = np.minimum(np.searchsorted(shared, rows), max(0, len(shared) - 1))
-            return np.where(shared[at] == rows, again[at], rows) if len(shared) else rows
-
-        sentences = (*corpus.sentences, *(corpus.sentences[int(row)] for row in shared))
-        roles_N = np.zeros(len(sentences), dtype=np.int8)
-        queries = tuple(moved(rows) for rows in self.queries)
-        for rows in queries:
-            roles_N[rows] = QUERY
+        rows = np.unique(np.concatenate([*self.queries, *_NONE]))
+        queries = tuple(len(corpus.sentences) + np.searchsorted(rows, of_set) for of_set in self.queries)
+        sentences = (*corpus.sentences, *(corpus.sentences[int(row)] for row in rows))
+        roles_N = np.repeat([PLAIN, QUERY], [len(corpus.sentences), len(rows)]).astype(np.int8)
         return replace(self, corpus=replace(corpus, sentences=sentences, roles_N=roles_N), queries=queries, alike=self)
 
     def rows_by_kind(self) -> dict[str, Rows]:
@@ -172,13 +163,12 @@ def _tasks(root: Path, builder: CorpusBuilder) -> list[str]:
         absent = [s for s in SPLITS[:2] if not _has_split(root, form, s)]
         if not absent:
             names.append(name)
-        rows = f" with rows of {form.split_column} {{}}" if form.split_column else ""
-        builder.missing += [f"pair task {name}: {form.files_of(s)[0]}{rows.format(s)}" for s in absent]
+        builder.missing += [f"pair task {name}: {form.expected(s)}" for s in absent]
     return names
 
 
 def _has_split(root: Path, form: PairTaskFormat, split: str) -> bool:
-    path = next((path for file in form.files_of(split) if (path := either(root, file))), None)
+    path = form.path(root, split)
     if path is None or not form.split_column:
         return path is not None
     return any(value == split for _, [value] in read_tsv(path, (form.split_column,)))

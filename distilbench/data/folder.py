@@ -12,7 +12,7 @@ is what the folder says of itself: see `about`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -60,8 +60,8 @@ def folder_corpus(
 ) -> Corpus:
     """Read `root`; evaluation sentences are kept out of the training ones.
 
-    The settings of `texts` are for `unlabeled/`; its sources are read elsewhere (`training_text`), and so are judgements to
-    train on (`judgements`): with either a folder need not have training text.
+    Of `texts` only `skip_bad_rows` counts here, for `unlabeled/`: its sources are read elsewhere (`training_text`), and so
+    are judgements to train on (`judgements`). With either a folder need not have training text.
 
     These are the sentences of STS dev and test sets, retrieval queries, and the sentences of dev and test sets of the
     pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
@@ -166,8 +166,10 @@ def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str,
     files = [p for p in sorted(folder.glob("*")) if format_of(p)]
     if not files:
         builder.missing.append("unlabeled/*.tsv")
-    settings = replace(texts.settings, column="text")
-    return {f"unlabeled/{path.name}": open_text(str(path), settings, SOURCE) for path in files}
+    return {
+        f"unlabeled/{path.name}": open_text(str(path), skip_bad_rows=texts.skip_bad_rows, source_column=SOURCE)
+        for path in files
+    }
 
 
 def _add_training(

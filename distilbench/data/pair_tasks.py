@@ -18,7 +18,7 @@ from typing import Any
 
 from distilbench.data.about import PairTaskFormat, about
 from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
-from distilbench.data.readers import either, finite_number, one_of, read_tsv, sentence
+from distilbench.data.readers import finite_number, one_of, read_tsv, sentence
 from distilbench.data.sampling import fixed_sample
 from distilbench.errors import InputError
 
@@ -102,12 +102,12 @@ def read_pair_task(root: Path, name: str) -> LabelledPairs:
     form = formats_of(root)[name]
     splits: dict[str, LabelledSplit] = {}
     for split in SPLITS:
-        path = next((p for file in form.files_of(split) if (p := either(root, file))), None)
+        path = form.path(root, split)
         if path is not None and not (form.split_column and splits):
             splits |= _read(root, path, form, split)
     for split in ("train", "dev"):
         if split not in splits:
-            raise InputError(f"--data {root}: pair task {name} has no {split} set; expected {_expected(form, split)}")
+            raise InputError(f"--data {root}: pair task {name} has no {split} set; expected {form.expected(split)}")
     held_out = {frozenset(p[:2]) for split, labelled in splits.items() if split != "train" for p in labelled.pairs}
     training = [p for p in splits["train"].pairs if frozenset(p[:2]) not in held_out]
     for split, labelled in splits.items():
@@ -120,11 +120,6 @@ def read_pair_task(root: Path, name: str) -> LabelledPairs:
                 f"expected at least 2 of each"
             )
     return LabelledPairs(name, form, splits, training)
-
-
-def _expected(form: PairTaskFormat, split: str) -> str:
-    rows = f" with rows of {form.split_column} {split}" if form.split_column else ""
-    return " or ".join(form.files_of(split)) + rows
 
 
 def _read(root: Path, path: Path, form: PairTaskFormat, split: str) -> dict[str, LabelledSplit]:
@@ -184,5 +179,5 @@ def add_pair_tasks(
                     note += f"; {in_sts} are pairs of STS dev or test sets"
             builder.found.append(f"{split.file}: {len(split.pairs)} pairs ({task.name}, {name}){note}")
         if "test" not in splits:
-            builder.missing.append(f"pair task {task.name}, test ({_expected(form, 'test')})")
+            builder.missing.append(f"pair task {task.name}, test ({form.expected('test')})")
         builder.add_pair_task(PairTask(task.name, form.kind, form.classes, form.low, form.high, splits))

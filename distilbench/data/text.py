@@ -18,24 +18,19 @@ from distilbench.storage.files import file_sha256
 
 
 @dataclass(frozen=True)
-class TextSettings:
-    """Read sentences from `column`, if the format has columns. With `skip_bad_rows` bad rows are counted instead of raised;
-    a file that cannot be read to its end raises either way."""
+class Texts:
+    """Sources of training sentences, read from `column` if the format has columns.
 
+    With `skip_bad_rows` bad rows are counted instead of raised; a file that cannot be read to its end raises either way.
+    """
+
+    sources: tuple[str, ...] = ()
     column: str = "text"
     skip_bad_rows: bool = False
 
-
-@dataclass(frozen=True)
-class Texts:
-    """Sources of training sentences, and how to read them."""
-
-    sources: tuple[str, ...] = ()
-    settings: TextSettings = TextSettings()
-
     def open(self) -> list[TextStream]:
         """A stream for each source."""
-        return [open_text(source, self.settings) for source in self.sources]
+        return [open_text(source, self.column, skip_bad_rows=self.skip_bad_rows) for source in self.sources]
 
 
 NO_TEXTS = Texts()
@@ -51,7 +46,8 @@ class TextStream:
 
     source: str
     opened: Sequence[Path] | HubDataset
-    settings: TextSettings
+    column: str
+    skip_bad_rows: bool = False
     source_column: str = ""
     kept: int = 0
     bad: int = 0
@@ -70,7 +66,7 @@ class TextStream:
             if not isinstance(text, InputError):
                 self.kept += 1
                 yield text, source
-            elif self.settings.skip_bad_rows:
+            elif self.skip_bad_rows:
                 self.bad += 1
                 self.first_error = self.first_error or str(text)
             else:
@@ -83,15 +79,14 @@ class TextStream:
             yield from ((text, "") for text in self.opened.read())
             return
         for path in self.opened:
-            column = self.settings.column
             if not self.source_column or self.source_column not in column_names(path):
-                yield from ((text, "") for _, text in read_column(path, column))
+                yield from ((text, "") for _, text in read_column(path, self.column))
                 continue
-            for row, values in read_columns(path, (column, self.source_column)):
+            for row, values in read_columns(path, (self.column, self.source_column)):
                 if isinstance(values, InputError):
                     yield values, ""
                 else:
-                    yield usable(path, row, f"column {column!r}", values[0]), str(values[1])
+                    yield usable(path, row, f"column {self.column!r}", values[0]), str(values[1])
 
     def summary(self) -> str:
         """Describe what was read: "80 sentences (train)", and the bad rows."""
@@ -100,12 +95,12 @@ class TextStream:
         return f"{self.kept} sentences (train){f' of commit {commit}' if commit else ''}{bad}"
 
 
-def open_text(source: str, settings: TextSettings, source_column: str = "") -> TextStream:
+def open_text(source: str, column: str = "text", *, skip_bad_rows: bool = False, source_column: str = "") -> TextStream:
     """The stream of a source: a file, a folder (its files of known formats, not those of folders in it), a glob (`**` goes
     through folders), or `hf:NAME`. Files come in the order of their paths.
     """
-    opened = open_hub(source, settings.column) if source.startswith(PREFIX) else text_files(source)
-    return TextStream(source, opened, settings, source_column)
+    opened = open_hub(source, column) if source.startswith(PREFIX) else text_files(source)
+    return TextStream(source, opened, column, skip_bad_rows, source_column)
 
 
 def text_files(source: str) -> list[Path]:

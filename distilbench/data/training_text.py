@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
     test_rows = sorted(asked_rows(corpus))
     parts = {
         "sources": [stream.identity() for stream in streams],
-        "settings": asdict(texts.settings),
+        "settings": [texts.column, texts.skip_bad_rows],
         "sentences": corpus.sentences_fingerprint,
         "asked": fingerprint(test_rows),
         "limit": limit,

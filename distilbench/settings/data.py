@@ -101,9 +101,7 @@ class TrainingDataSettings(EvaluationDataSettings):
     @cached_property
     def texts(self) -> Texts:
         """The sources of text, fetched where they are URIs, and how to read them."""
-        from distilbench.data.text import Texts, TextSettings
+        from distilbench.data.text import Texts
         from distilbench.storage.scratch import local_text
 
-        return Texts(
-            tuple(local_text(source) for source in self.text), TextSettings(self.text_column, self.skip_bad_rows)
-        )
+        return Texts(tuple(local_text(source) for source in self.text), self.text_column, self.skip_bad_rows)

@@ -11,10 +11,9 @@ from datasets import Dataset, DatasetDict, Value
 
 from distilbench.data import hub_datasets
 from distilbench.data.hub_datasets import parse_source
-from distilbench.data.text import TextSettings, open_text
+from distilbench.data.text import open_text
 from distilbench.errors import InputError
 
-PLAIN = TextSettings()
 CARD = """---
 configs:
 - config_name: en
@@ -42,25 +41,25 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def read(source: str, settings: TextSettings = PLAIN) -> list[str]:
-    return [text for text, _ in open_text(source, settings)]
+def read(source: str, column: str = "text", **more: bool) -> list[str]:
+    return [text for text, _ in open_text(source, column, **more)]
 
 
 def test_a_configuration_a_split_and_a_column(repository: Path) -> None:
     assert read(f"hf:{repository}?config=en") == ["one", "two", "three"]
     assert read(f"hf:{repository}?config=en&split=validation") == ["four"]
     assert read(f"hf:{repository}?column=satz&config=de") == ["eins", "zwei"]
-    assert read(f"hf:{repository}?config=de", TextSettings(column="satz")) == ["eins", "zwei"]
+    assert read(f"hf:{repository}?config=de", "satz") == ["eins", "zwei"]
 
 
 def test_a_folder_is_known_by_its_files(repository: Path) -> None:
-    stream = open_text(f"hf:{repository}?config=en", PLAIN)
+    stream = open_text(f"hf:{repository}?config=en")
     assert len(list(stream)) == 3 and stream.summary() == "3 sentences (train)"
     before = stream.identity()
-    assert before == open_text(f"hf:{repository}?config=en", PLAIN).identity()
-    assert before != open_text(f"hf:{repository}?config=de&column=satz", PLAIN).identity()
+    assert before == open_text(f"hf:{repository}?config=en").identity()
+    assert before != open_text(f"hf:{repository}?config=de&column=satz").identity()
     (repository / "more.txt").write_text("more")
-    assert open_text(f"hf:{repository}?config=en", PLAIN).identity() != before
+    assert open_text(f"hf:{repository}?config=en").identity() != before
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -98,7 +97,7 @@ def test_rows_without_a_sentence_are_bad_rows(tmp_path: Path) -> None:
     rows.to_parquet(tmp_path / "train.parquet")
     with pytest.raises(InputError, match=r"row 2: column 'text' is None; expected a sentence"):
         read(f"hf:{tmp_path}")
-    assert read(f"hf:{tmp_path}", TextSettings(skip_bad_rows=True)) == ["one", "two"]
+    assert read(f"hf:{tmp_path}", skip_bad_rows=True) == ["one", "two"]
 
 
 def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
@@ -148,7 +147,7 @@ def test_on_the_hub_a_commit_is_read_and_not_a_branch(monkeypatch: pytest.Monkey
         "huggingface_hub.HfApi.dataset_info", lambda *_, revision: SimpleNamespace(sha=f"{revision}-sha")
     )
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    stream = open_text("hf:me/mine?revision=v9", PLAIN)
+    stream = open_text("hf:me/mine?revision=v9")
     assert [text for text, _ in stream] == ["one", "two"] and read_at == ["v9-sha"]
     assert stream.identity() == ["hf:me/mine?revision=v9", "v9-sha"]
     assert stream.summary() == "2 sentences (train) of commit v9-sha"

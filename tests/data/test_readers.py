@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from distilbench.data import readers
-from distilbench.data.readers import finite_number, flag, format_of, read_column, read_tsv, sentence
+from distilbench.data.readers import finite_number, format_of, read_column
 from distilbench.errors import InputError
 
 TEXTS = ["Grüße", "a, b", 'say "hi"', "split\u2028no\x0cway", "x" * 3000]
@@ -221,42 +221,10 @@ def test_an_open_quote_does_not_swallow_a_csv_unnoticed(tmp_path: Path) -> None:
     assert "row 2 (line 12): not CSV (unexpected end of data)" in str(rows[0][1])
 
 
-def test_rows_are_numbered_from_the_header_and_columns_come_in_the_order_asked(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("one\ttwo\tthree\n1\t2\t3\n4\t5\t6\n")
-    assert list(read_tsv(path, ("three", "one"))) == [(2, ["3", "1"]), (3, ["6", "4"])]
-
-
 PLACE = (Path("x/y.tsv"), 7, "c")
-
-
-def test_sentences_lose_surrounding_blanks() -> None:
-    assert sentence(*PLACE, "  a  b \u00a0") == "a  b"
-
-
-@pytest.mark.parametrize("value", ["", " ", "\u3000\u00a0"])  # the last: blanks that are not ASCII
-def test_an_empty_sentence_names_file_row_and_column(value: str) -> None:
-    with pytest.raises(InputError, match=r"x/y\.tsv, row 7: column 'c' is empty"):
-        sentence(*PLACE, value)
-
-
-@pytest.mark.parametrize(("value", "wanted"), [("3", 3.0), ("-0.25", -0.25), ("1e-3", 0.001), (" 4.5 ", 4.5)])
-def test_numbers(value: str, wanted: float) -> None:
-    assert finite_number(*PLACE, value) == wanted
 
 
 @pytest.mark.parametrize("value", ["", "four", "3,5", "nan", "inf", "-inf", "1e999", "0x10"])
 def test_what_is_no_finite_number_names_file_row_and_value(value: str) -> None:
     with pytest.raises(InputError, match=rf"x/y\.tsv, row 7: column 'c' is '{value}'; expected a number"):
         finite_number(*PLACE, value)
-
-
-def test_flags() -> None:
-    assert flag(*PLACE, "1") is True
-    assert flag(*PLACE, "0") is False
-
-
-@pytest.mark.parametrize("value", ["", "2", "true", "1.0", " 1"])
-def test_what_is_no_flag_names_file_row_and_value(value: str) -> None:
-    with pytest.raises(InputError, match=rf"x/y\.tsv, row 7: column 'c' is '{value}'; expected 0 or 1"):
-        flag(*PLACE, value)

@@ -11,10 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from distilbench.data.text import TextSettings, open_text, text_files
+from distilbench.data.text import open_text, text_files
 from distilbench.errors import InputError
-
-PLAIN = TextSettings()
 
 
 def lines(path: Path, *texts: str) -> Path:
@@ -35,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_files_of_a_folder_come_sorted(folder: Path) -> None:
-    stream = open_text(str(folder), PLAIN)
+    stream = open_text(str(folder))
     assert [text for text, _ in stream] == ["one", "two", "three", "four", "five"]
     assert stream.summary() == "5 sentences (train)"
 
@@ -59,15 +57,15 @@ def test_a_glob_takes_what_it_names(folder: Path) -> None:
 def test_a_source_without_a_readable_file(folder: Path, source: str, message: str) -> None:
     (folder / "inner" / "deeper").mkdir()
     with pytest.raises(InputError, match=message):
-        open_text(str(folder / source), PLAIN)
+        open_text(str(folder / source))
 
 
 def test_a_bad_row_stops_or_is_skipped_and_counted(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", '{"text": "one"}', "{", '{"text": 3}', '{"text": "two"}')
-    stop = open_text(str(path), PLAIN)
+    stop = open_text(str(path))
     with pytest.raises(InputError, match=r"a\.jsonl, row 2: malformed JSON"):
         list(stop)
-    skip = open_text(str(path), TextSettings(skip_bad_rows=True))
+    skip = open_text(str(path), skip_bad_rows=True)
     assert [text for text, _ in skip] == ["one", "two"] and (skip.kept, skip.bad) == (2, 2)
     assert f"2 bad rows skipped, the first: {path}, row 2: malformed JSON" in skip.summary()
 
@@ -77,12 +75,12 @@ def test_skipping_does_not_hide_that_nothing_can_be_read(tmp_path: Path) -> None
     with pytest.raises(
         InputError, match=r"none of its 3 rows can be used; the first: .*the columns are \['sentence'\]"
     ):
-        list(open_text(str(path), TextSettings(skip_bad_rows=True)))
+        list(open_text(str(path), skip_bad_rows=True))
 
 
 def test_the_identity_is_that_of_the_files_in_order(folder: Path, tmp_path: Path) -> None:
     def identity(source: Path) -> list[str]:
-        return open_text(str(source), PLAIN).identity()
+        return open_text(str(source)).identity()
 
     same = Path(shutil.copytree(folder, tmp_path / "elsewhere"))
     assert identity(same) == identity(folder) and len(set(identity(folder))) == 3
@@ -92,14 +90,14 @@ def test_the_identity_is_that_of_the_files_in_order(folder: Path, tmp_path: Path
 
 MEMORY = """
 import sys
-from distilbench.data.text import TextSettings, open_text
+from distilbench.data.text import open_text
 import pyarrow.parquet
 
 def peak():
     return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmHWM"))
 
 before = peak()
-count = sum(1 for _ in open_text(sys.argv[1], TextSettings()))
+count = sum(1 for _ in open_text(sys.argv[1]))
 print(count, (peak() - before) // 1024)
 """
 

@@ -12,7 +12,7 @@ import pytest
 from distilbench.data import training_text
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.text import Texts, TextSettings
+from distilbench.data.text import Texts
 from distilbench.data.training_text import with_text
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
@@ -86,14 +86,14 @@ def test_settings_hold_for_unlabelled_files_but_for_their_column(folder: Path, t
     lines(folder / "unlabeled" / "more.txt", "", "a sentence in the middle")
     source = tmp_path / "own.tsv"
     source.write_text("satz\nein eigener Satz\nkurz\n")
-    settings = TextSettings("satz", skip_bad_rows=True)
-    corpus = with_folder(folder, ALL, Texts((str(source),), settings))
+    skipping = Texts((str(source),), "satz", skip_bad_rows=True)
+    corpus = with_folder(folder, ALL, skipping)
     assert {"a sentence in the middle", "ein eigener Satz"} < set(trained(corpus))
     (line,) = [line for line in corpus.found if line.startswith("unlabeled/more.txt")]
     assert line.startswith("unlabeled/more.txt: 1 sentences (train); 1 bad rows skipped, the first: ")
     assert "more.txt, row 1: the line is empty" in line
     with pytest.raises(InputError, match=r"more\.txt, row 1: the line is empty"):
-        with_folder(folder, ALL, Texts((str(source),), replace(settings, skip_bad_rows=False)))
+        with_folder(folder, ALL, replace(skipping, skip_bad_rows=False))
 
 
 def test_sentences_of_the_corpus_become_training_rows_and_no_second_sentences(folder: Path, tmp_path: Path) -> None:

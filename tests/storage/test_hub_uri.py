@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from huggingface_hub import constants
 
-from distilbench.data.text import TextSettings, open_text
+from distilbench.data.text import open_text
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.storage import hub
@@ -41,7 +41,7 @@ def test_a_silent_hub_is_said_once_and_soon(asked: socket.socket, capsys: pytest
     with pytest.raises(InputError, match=r"encoder 'me/mine': cannot be loaded: the hub cannot be reached"):
         EncoderSpec("me/mine").load()
     with pytest.raises(InputError, match=r"^hf:me/mine: the hub cannot be reached: http://127\.0\.0\.1:\d+"):
-        list(open_text("hf:me/mine", TextSettings()))
+        list(open_text("hf:me/mine"))
     asked.settimeout(0.1)
     asked.accept()[0].close()
     with pytest.raises(TimeoutError):  # nobody asked again
