@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from distilbench.cluster.nodes import working_device
 from distilbench.data.documents import DocumentFiles
 from distilbench.data.sentences import SentenceFile
-from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.evaluation.encoders import LEAST_NORM
 from distilbench.evaluation.faiss_codes import Code, card_path, read_card
 from distilbench.evaluation.indexes import stored_codes
-from distilbench.prepare.encode import SHARD_ROWS
+from distilbench.prepare.encode import SHARD_ROWS, check_device
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
@@ -86,10 +86,7 @@ class DocumentCoding(ShardTask):
         """The student onto its device, and the code."""
         import torch
 
-        if self.device == "cuda" and default_device() != "cuda":
-            raise InputError(
-                "encoding was given to a worker without a GPU that torch sees; expected one build of torch on all"
-            )
+        check_device(self.device)
         model, code = self.spec.load(self.device), self.code.load()
 
         def make(shard: int, start: int, stop: int) -> None:

@@ -61,10 +61,7 @@ class TeacherEncoding(ShardTask):
 
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder onto its device."""
-        if self.device == "cuda" and default_device() != "cuda":
-            raise InputError(
-                "encoding was given to a worker without a GPU that torch sees; expected one build of torch on all"
-            )
+        check_device(self.device)
         if self.bf16 and self.device == "cpu":
             check_bf16()
         model = self.spec.load(self.device) if self.graph is None else load_onnx(self.spec, self.graph)
@@ -171,6 +168,14 @@ class CorpusEncoding:
         else:
             run_pool(task, shards, self.label, size=self.size, gpu=gpu, store=self.store)
         return wanted
+
+
+def check_device(device: str) -> None:
+    """Refuse to encode for a GPU where torch sees none."""
+    if device == "cuda" and default_device() != "cuda":
+        raise InputError(
+            "encoding was given to a worker without a GPU that torch sees; expected one build of torch on all"
+        )
 
 
 def check_bf16() -> None:
