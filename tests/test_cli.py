@@ -234,17 +234,6 @@ def test_a_bad_comparison_is_refused_and_nothing_is_written(
     assert place.files() == []
 
 
-def test_only_the_rows_asked_for_need_what_they_need(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The bad row is not asked for, and without the labelled row no triplets are read.
-    shutil.rmtree(place.data / "nli")
-    place.write_rows(row("good"), row("bad", lr=7), row("labelled", "contrastive"))
-    for module in ("compare", "prepare", "sweep"):
-        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
-    assert isinstance(place.compare("--row", "good").exception, Reached)
-    config = json.loads((place.runs / "mine" / "config.json").read_text())
-    assert (config["rows"], config["seeds"]) == (["good"], 3)
-
-
 def test_a_comparison_of_other_settings_is_left_alone(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("compare", "prepare", "sweep"):
         monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
@@ -275,14 +264,6 @@ def test_results_of_another_configuration_are_left_alone(place: Workplace) -> No
     )
     assert config.read_bytes() == before
     assert place.files() == [config.parent, config]
-
-
-def test_a_folder_that_holds_something_else_is_left_alone(place: Workplace) -> None:
-    thesis = place.runs / "mine" / "thesis.tex"
-    thesis.parent.mkdir(parents=True)
-    thesis.touch()
-    refused(place.sweep(), str(thesis.parent), "not empty and holds no config.json")
-    assert place.files() == [thesis.parent, thesis]
 
 
 def test_a_run_that_another_process_works_on_is_left_alone(place: Workplace) -> None:

@@ -67,30 +67,6 @@ def test_text_beside_a_data_folder(command: str, common: list[str], data_folder:
     assert "training on 40 distinct of 40 sentences of --text" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["sweep", "compare"])
-def test_several_sources_with_all_options(command: str, common: list[str], data_folder: Path) -> None:
-    options = [
-        "--data",
-        str(data_folder),
-        "--text",
-        "own.jsonl",
-        "--text",
-        "own.jsonl",
-        "--text-column",
-        "s",
-        "--skip-bad-rows",
-    ]
-    (Path.cwd() / "own.jsonl").write_text(
-        "".join(json.dumps({"s": s}) + "\n" for s in (f"sentence {i:4}" for i in range(30))) + "{\n"
-    )
-    result = invoke(command, *common, *options, "--skip-bad-rows", "--max-sentences", "20")
-    assert isinstance(result.exception, Reached), result.output
-    told = "30 sentences (train); 1 bad rows skipped, the first: own.jsonl, row 31"
-    assert result.stdout.count(f"found      --text own.jsonl: {told}") == 2
-    assert "training on 20 distinct of 60 sentences" in result.stdout
-    assert json.loads(Path("runs/mine/config.json").read_text())["corpus"] == "small"
-
-
 def test_other_text_is_another_run(common: list[str]) -> None:
     Path("own.txt").write_text("".join(f"my own sentence {i}\n" for i in range(400)))
     assert isinstance(invoke("sweep", *common, "--text", "own.txt").exception, Reached)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -181,13 +180,6 @@ def records_of_plain(root: Path, model: Path, data: Path) -> list[Any]:
     return [s for s in record.scores if s.task == "retrieval"]
 
 
-@pytest.mark.slow
-def test_without_data_the_demonstration(tmp_path: Path, models: list[Path]) -> None:
-    evaluate(settings(tmp_path, models[:1], None, tasks=("sts", "retrieval")), Console(quiet=True))
-    [record] = records_of(tmp_path)
-    assert record.demonstration and {s.set for s in record.scores} == {"DEMO-STS", "DEMO-PARA", "demo-questions"}
-
-
 def broken(folder: Path, models: list[Path], tensor: str, value: float) -> Path:
     """A copy of an encoder with one tensor set to a value."""
     import shutil
@@ -265,27 +257,6 @@ def test_bad_options_are_one_clear_error(
     found = CliRunner().invoke(app, ["evaluate", str(models[0]), *given, *options])
     assert found.exit_code == 2 and re.search(message, found.stderr), found.stderr
     assert not (tmp_path / "r").exists() or "--documents" in options
-
-
-def test_the_readers_errors_come_before_anything_is_encoded(tmp_path: Path, models: list[Path]) -> None:
-    folder = make_data(tmp_path / "data")
-    write_tsv(folder / "sts" / "STS13.FNWN.tsv", ["sentence1", "sentence2", "score"], [["a", "b", 3], ["c", "d", 3]])
-    with pytest.raises(InputError, match=r"STS13.FNWN.tsv: 2 pairs with 1 distinct scores"):
-        evaluate(settings(tmp_path, models, folder), Console(quiet=True))
-    assert not (tmp_path / "store").exists() and not (tmp_path / "runs").exists()
-
-
-def test_what_is_read_depends_on_the_kinds(tmp_path: Path, data: Path) -> None:
-    store = ArtifactStore(tmp_path / "store")
-    sts = evaluation_data(data, ("sts",), Limits(), store)
-    every = evaluation_data(data, EVERY_TASK, Limits(), store)
-    assert not sts.searches and not sts.corpus.classification and sts.corpus.sts_digests == every.corpus.sts_digests
-    assert len(every.tokenised) == 2 and every.fingerprint != sts.fingerprint
-
-
-def test_the_config_is_kept(evaluated: Path) -> None:
-    kept = json.loads((evaluated / "runs" / "e" / "config.json").read_text())
-    assert kept["kind"] == "evaluation" and kept["dims"] in ([8], [8, 4])
 
 
 def test_a_static_embedding_is_an_encoder_too(tmp_path: Path, models: list[Path], data: Path) -> None:

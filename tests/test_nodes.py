@@ -27,7 +27,6 @@ from distilbench.cluster.nodes import (
 )
 from distilbench.errors import InputError
 
-slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
 ROOT = Path(__file__).resolve().parents[1]
 PATIENT = {**os.environ, "RAY_raylet_start_wait_time_s": "200"}
 """A node takes longer than Ray's 30 s to start where tests share two cores."""
@@ -225,86 +224,3 @@ def run(program: str, folder: Path, *arguments: str) -> list[str]:
     )
     assert done.returncode == 0, done.stdout[-4000:]
     return [line for line in done.stdout.splitlines() if line.strip()]
-
-
-FAULTS = """
-import subprocess, sys, time
-from pathlib import Path
-from ray.cluster_utils import Cluster
-
-folder, store, command = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
-machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-first, second = machines.add_node(num_cpus=1), machines.add_node(num_cpus=1)
-sweep = subprocess.Popen([*command, "--address", machines.address])
-
-def wait_for(where, pattern):
-    while not list(where.glob(pattern)):
-        assert sweep.poll() is None, "the sweep has ended"
-        time.sleep(0.02)
-
-wait_for(store, "embeddings-*.partial/shard-00000.npy")
-print("in mid-encode:", len(list(store.glob("embeddings-*.partial/*.npy"))), flush=True)
-machines.remove_node(first, allow_graceful=False)
-wait_for(folder, "runs/r/trials/*/rungs.json")
-machines.remove_node(second, allow_graceful=False)  # every node but the head
-time.sleep(40)
-for _ in range(2):
-    machines.add_node(num_cpus=1)
-code = sweep.wait()
-machines.shutdown()
-sys.exit(code)
-"""
-
-
-@slow
-@pytest.mark.timeout(900)
-def test_a_sweep_that_loses_every_node_but_the_head(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One in mid-encode, the others in mid-search; trials, scores and students are those of a sweep that lost none."""
-    sys.path.insert(0, str(ROOT / "tests" / "search"))
-    from run_command import make_sweep, scored, told
-
-    data = tmp_path / "data"
-    more_sentences(data_folder, data)
-    space = (
-        "method: mcr2\nbudget: {trials: 4, steps: 900, rungs: 3, eta: 2, confirm: {seeds: 2}}\n"
-        "parameters:\n  lr: {low: 0.0001, high: 0.01, log: true}\n"
-        "fixed: {batch_size: 16, output_dim: 4, clusters: 4, lambda: 1}\n"
-    )
-    plain = make_sweep(tmp_path / "plain", data, encoder_folder, tmp_path / "store-plain", 900, space=space)
-    plain.finish()
-    sweep = make_sweep(tmp_path / "lossy", data, encoder_folder, tmp_path / "store", 900, space=space)
-    at = sweep.command.index("--cpus")
-    command = sweep.command[:at] + sweep.command[at + 2 :]
-    done = subprocess.run(
-        [sys.executable, "-c", FAULTS, str(sweep.folder), str(tmp_path / "store"), *command],
-        cwd=ROOT, capture_output=True, text=True, timeout=800, env=PATIENT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    said = " ".join(done.stdout.split())
-    assert (
-        "in mid-encode:" in said and "Trials: waiting for a node with 1 CPU;" in said and "goes on; nodes now" in said
-    )
-    assert told(sweep.trials()) == told(plain.trials()) and told(sweep.confirmations()) == told(plain.confirmations())
-    assert [*scored(sweep.scores()).values()] == [*scored(plain.scores()).values()]
-    [one], [other] = (
-        (p for p in (tmp_path / name).glob("embeddings-*") if p.is_dir()) for name in ("store-plain", "store")
-    )
-    assert one.name == other.name
-    for shard in one.glob("*.npy"):
-        assert shard.read_bytes() == (other / shard.name).read_bytes()
-    assert {r.provenance.device for r in sweep.trials()} == {r.provenance.device for r in plain.trials()}
-
-
-def more_sentences(data: Path, to: Path, count: int = 6000) -> None:
-    """A copy of a data folder with so many unlabelled sentences more, which are a dozen shards."""
-    import random
-    import shutil
-
-    shutil.copytree(data, to)
-    words = (to / "unlabeled" / "sentences.tsv").read_text().split()
-    rng = random.Random(0)
-    lines = [" ".join(rng.choices(words, k=12)) for _ in range(count)]
-    with (to / "unlabeled" / "sentences.tsv").open("a") as file:
-        file.write("\n".join(lines) + "\n")

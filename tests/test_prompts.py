@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from distilbench.data.roles import DOCUMENT, PLAIN, QUERY, with_roles
 from distilbench.data.sentences import sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.prompts import Prompts, literal_prompt
-from distilbench.errors import InputError
+from distilbench.prepare import stage
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import ScoreRecord, read_records
@@ -70,14 +71,6 @@ def test_a_name_is_the_encoders_own_prompt_and_anything_else_is_text(encoder: Pa
     assert literal_prompt(EncoderSpec(str(encoder)), value, "--prompt query=") == text
 
 
-def test_a_name_that_the_encoder_does_not_have_is_refused(encoder: Path, encoder_folder: Path) -> None:
-    with pytest.raises(InputError, match=r"--prompt query=search_query: .* \(it has document, passage, query\)"):
-        literal_prompt(EncoderSpec(str(encoder)), "search_query", "--prompt query=")
-    # sentence-transformers writes empty prompts called query and document into every folder.
-    with pytest.raises(InputError, match=r"--prompt document=query: .* \(it has no prompts\).* such as 'query: '"):
-        literal_prompt(EncoderSpec(str(encoder_folder)), "query", "--prompt document=")
-
-
 @pytest.mark.parametrize(
     ("given", "before"),
     [
@@ -97,12 +90,6 @@ def test_what_is_put_before_a_text_by_its_role(given: dict[str, str], before: tu
         alone = spec.reading(role)
         assert {alone.prompt_before(other) for other in (PLAIN, QUERY)} == {text}
         assert alone.by_role is (text == "")  # else it shares its artifacts with --prompt
-
-
-def test_an_encoder_without_these_prompts_has_the_identity_that_it_had(encoder_folder: Path) -> None:
-    assert set(EncoderSpec(str(encoder_folder)).identity()) == {"source", "prompt", "max_tokens"}
-    by_role = EncoderSpec(str(encoder_folder), query_prompt="a ", document_prompt="b ").identity()
-    assert (by_role["query_prompt"], by_role["document_prompt"]) == ("a ", "b ")
 
 
 # --- Roles of rows
@@ -131,15 +118,15 @@ def test_a_text_has_a_row_for_each_role(data: Path, tmp_path: Path, on_disk: boo
 
 
 @pytest.fixture(scope="module")
-def made(
-    tmp_path_factory: pytest.TempPathFactory, data: Path, encoder: Path, cluster: None
-) -> tuple[RunSettings, Corpus, Prepared]:
-    """A corpus that was prepared with both prompts by name."""
+def made(tmp_path_factory: pytest.TempPathFactory, data: Path, encoder: Path) -> tuple[RunSettings, Corpus, Prepared]:
+    """A corpus that was prepared with both prompts by name, in this process."""
     root = tmp_path_factory.mktemp("prompts-made")
     own = settings(root, data, encoder, **BOTH)
     quiet = Console(quiet=True)
     corpus = load_corpus(own, NO_REQUIREMENTS, quiet)
-    inputs = prepare_corpus(own, corpus, Requirements(students=(None,)), quiet)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage, "CorpusEncoding", functools.partial(stage.CorpusEncoding, in_process=True))
+        inputs = prepare_corpus(own, corpus, Requirements(students=(None,)), quiet)
     (root / "prepared").mkdir()
     inputs.save(root / "prepared")
     return own, corpus, load_prepared(root / "prepared")

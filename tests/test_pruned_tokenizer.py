@@ -87,19 +87,6 @@ def test_single_characters_stay_in_both_forms() -> None:
     assert characters <= found.keys() and found.keys() <= characters | {*SPECIAL}
 
 
-def test_a_merge_stays_where_what_it_leads_to_does() -> None:
-    tokenizer = Tokenizer(
-        models.BPE(
-            vocab={"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4, "bc": 5, "ac": 6},
-            merges=[("a", "b"), ("ab", "c"), ("b", "c"), ("a", "c")],
-        )
-    )
-    found = pruned(contents(tokenizer), [4], "x")
-    model = found.tokenizer["model"]
-    assert model["vocab"] == {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4}
-    assert [list(merge) for merge in model["merges"]] == [["a", "b"], ["ab", "c"]]
-
-
 def test_padding_and_the_unknown_piece_are_renumbered() -> None:
     whole = trained("Unigram")
     whole.enable_padding(pad_id=whole.token_to_id("<mask>"), pad_token="<mask>")

@@ -13,14 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import make_encoder
+from samples import make_encoder, random_sentences
+from sentence_transformers import SentenceTransformer
 from test_docs import blocks, text_of
 
 import distilbench
 from distilbench.cli.options import SETTINGS
+from distilbench.cluster.provenance import provenance
 from distilbench.commands import evaluate as evaluate_module
 from distilbench.commands import sweep as sweep_module
 from distilbench.commands.run_folder import one_writer
+from distilbench.evaluation.faiss_codes import Code
+from distilbench.records import Rung, Score, ScoreRecord, TrialRecord, append_records
 from distilbench.reporting.best import best_of_runs
 from distilbench.reporting.board import DEV, TEST, leaderboard
 from distilbench.reporting.choice import ServingBudget
@@ -28,6 +32,7 @@ from distilbench.reporting.runs import read_runs
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.settings.option import Settings
 from distilbench.settings.sweep import SweepSettings
+from distilbench.storage.files import write_json
 
 ROOT = Path(__file__).parents[1]
 SPACE = """
@@ -131,26 +136,63 @@ def test_an_interrupted_call_gives_the_run_back(tmp_path: Path) -> None:
 # A run
 
 
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder_folder: Path, cluster: None) -> Path:
-    """A finished sweep of two methods."""
-    folder = tmp_path_factory.mktemp("swept")
-    for method, fixed in {"mcr2": "clusters: 4, lambda: 1, pairs: noise", "hpd": "epochs: 1"}.items():
-        space = SPACE.replace("mcr2", method).replace("clusters: 4, lambda: 1", fixed)
-        (folder / "spaces").mkdir(exist_ok=True)
-        (folder / "spaces" / f"{method}.yaml").write_text(space.replace("trials: 4", "trials: 2"))
-    distilbench.sweep(
-        "hpd,mcr2",
-        space=folder / "spaces",
-        data=str(data_folder),
-        teacher=str(encoder_folder),
-        quantise="int8",
-        name="swept",
-        cpus=2,
-        dashboard=False,
-        **{kind: folder / kind for kind in ("runs", "reports", "store")},
+def score(method: str, code: str, quality: float, **changes: Any) -> ScoreRecord:
+    """A row of 32 dimensions, of which the test score is `quality`."""
+    sts = {"task": "sts", "set": "STSB", "metric": "spearman", "variant": "all", "n": 40}
+    fields: dict[str, Any] = {
+        "record_id": f"{method}-{code}",
+        "run": method,
+        "label": f"{method} d=32",
+        "role": "student",
+        "method": method,
+        "dim": 32,
+        "bytes_per_vector": 128 if code == "float32" else 32,
+        "teacher": "t",
+        "start": "",
+        "parameters": 1000,
+        "trial": 0,
+        "hyperparameters": {},
+        "seed": 0,
+        "corpus": "c",
+        "corpus_fingerprint": "f",
+        "demonstration": False,
+        "scores": [Score(split=split, value=quality, **sts) for split in ("dev", "test")],
+        "quantisation": code,
+        "indexes": [],
+        "model": "students/s",
+        "provenance": provenance(),
+    }
+    return ScoreRecord(**fields | changes)
+
+
+def trial(method: str, number: int) -> TrialRecord:
+    rungs = [Rung(rung=1, step=12, objective=number, metrics={"dev_score": 70.0 + number, "rung_seconds": 0.5})]
+    fields: dict[str, Any] = {"run": method, "number": number, "method": method, "dim": 32, "objective": float(number)}
+    params = {"lr": 0.001 * (1 + number), "batch_size": 16, "output_dim": 32}
+    return TrialRecord(
+        **fields, state="COMPLETE", reason="", params=params, seed=0, rungs=rungs, provenance=provenance()
     )
-    return folder / "runs" / "swept"
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of two methods' runs as a sweep leaves it; hpd's student is a real encoder with its int8 code."""
+    folder = tmp_path_factory.mktemp("swept") / "swept"
+    for method, quality in (("hpd", 80.0), ("mcr2", 75.0)):
+        codes = ("float32", "int8")
+        rows = [score(method, code, quality - n) for n, code in enumerate(codes)]
+        append_records(folder / method / "scores.jsonl", [*rows, score("teacher", "float32", 81.0, role="teacher")])
+        append_records(folder / method / "trials.jsonl", [trial(method, n) for n in range(3)])
+        write_json(folder / method / "config.json", {"corpus_fingerprint": "f", "method": method, "trials": 3})
+    model = make_encoder(folder / "hpd" / "students" / "s")
+    Code.calibrate("int8", SentenceTransformer(str(model), device="cpu").encode(random_sentences(64, 1))).save(model)
+    return folder
+
+
+def test_a_call_gives_its_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sweep_module, "sweep", lambda settings, _: settings.reports / "mine" / "index.html")
+    run = distilbench.sweep("mcr2", runs=tmp_path / "runs", reports=tmp_path / "reports")
+    assert run.page == tmp_path / "reports" / "mine" / "index.html" and run.place == str(tmp_path / "runs" / "mine")
 
 
 def test_the_frames_have_what_the_records_have(swept: Path) -> None:
@@ -170,15 +212,15 @@ def test_the_frames_have_what_the_records_have(swept: Path) -> None:
     assert "sts_STSB" in scores and all(name.isidentifier() for name in scores)
     recorded = [r for r in records if r.kind == "trial"]
     assert len(trials) == len({(r.run, r.number, r.seed) for r in recorded})
-    assert {"trial", "state", "dev", "dev_pca", "lr", "batch_size", "seconds"} <= set(trials)
+    assert {"trial", "state", "dev", "dev_pca", "lr", "batch_size", "seconds"} <= set(trials) and len(trials) == 6
     front = run.front()
     assert list(front["bytes"]) == sorted(front["bytes"]) and front["front"].all()
     assert list(front["test"]) == sorted(front["test"])
 
 
 def test_the_best_is_that_of_the_command(swept: Path) -> None:
-    best = distilbench.Run(swept).best(bytes=16)
-    assert best.to_json() == best_of_runs([swept], ServingBudget(16)).to_json()
+    best = distilbench.Run(swept).best(bytes=32)
+    assert best.to_json() == best_of_runs([swept], ServingBudget(32)).to_json()
     assert repr(best) == best.text()
 
 

@@ -95,10 +95,6 @@ def test_records_come_back_as_they_were_in_their_order(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 3
 
 
-def test_no_file_holds_no_records(tmp_path: Path) -> None:
-    assert list(read_records(tmp_path / "absent.jsonl")) == []
-
-
 @pytest.mark.parametrize("kept", [1, 30, -1])  # bytes of the last line that the killed writer left, -1: all but "\n"
 def test_a_torn_last_line_is_skipped_and_then_cut(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "records.jsonl"

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
 from distilbench.cluster.provenance import provenance
-from distilbench.commands.reproduce import Reproduced, reproduce
+from distilbench.commands.reproduce import reproduce
 from distilbench.methods import get_method
-from distilbench.records import Rung, TrialRecord, append_records, read_records
+from distilbench.records import TrialRecord, append_records, read_records
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining
 from distilbench.trials.training_spec import TrainingSpec
@@ -138,26 +138,6 @@ def test_another_value_is_told_and_status_1(run: Path) -> None:
     assert marked.split()[2] == "dev_score" and float(marked.split()[-2]) == pytest.approx(-0.5)
     assert "not reproduced: 1 of 24 values differ by more than 0.01" in done.output
     assert command(run, 0, "--tolerance", 0.6).exit_code == 0
-
-
-def rung(objective: float | None, **metrics: float | None) -> Rung:
-    return Rung(rung=1, step=2, objective=objective, metrics=metrics)
-
-
-@pytest.mark.parametrize(
-    ("recorded", "again", "same"),
-    [
-        ([rung(1.0)], [rung(1.009)], True),
-        ([rung(1.0)], [rung(1.02)], False),
-        ([rung(None)], [rung(None)], True),  # not finite, both times
-        ([rung(None)], [rung(1.0)], False),
-        ([rung(1.0, loss=2.0)], [rung(1.0)], False),  # not there any more
-        ([rung(1.0), rung(1.0)], [rung(1.0)], False),  # it did not get as far
-    ],
-)
-def test_when_it_is_the_same(made: Path, recorded: list[Rung], again: list[Rung], same: bool) -> None:
-    record = next(r for r in read_records(made / "trials.jsonl") if isinstance(r, TrialRecord))
-    assert Reproduced(record.model_copy(update={"rungs": recorded}), tuple(again), "").same(0.01) is same
 
 
 def refused(run: Path, *arguments: object) -> str:

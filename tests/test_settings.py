@@ -25,12 +25,6 @@ def settings(method: str = "mcr2", **given: Any) -> SweepSettings:
     return SweepSettings(store=Path("store"), method=method, **given)
 
 
-def test_defaults_leave_everything_to_the_search_space() -> None:
-    found = settings()
-    assert found.methods == ("mcr2",) and found.objectives == ("quality",)
-    assert (found.trials, found.time_budget, found.searcher, found.stopping, found.space) == (None,) * 5
-
-
 @pytest.mark.parametrize(
     ("text", "methods"),
     [("mcr2", ("mcr2",)), ("mcr2,pca", ("mcr2", "pca")), (" pca , mcr2,pca", ("pca", "mcr2")), ("all", ())],
@@ -152,11 +146,6 @@ def test_help_begins_with_a_dozen_everyday_options() -> None:
 def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2 and done.stderr.startswith(message) and done.stderr.count("\n") == 1
-
-
-def test_version_and_completion() -> None:
-    assert CliRunner().invoke(app, ["--version"]).output.startswith("distilbench 0.")
-    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
 
 
 def test_tasks_of_a_run_bind_it_where_they_are_not_the_usual_ones() -> None:

@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from filelock import FileLock
 
 from distilbench.errors import InputError
-from distilbench.storage import arrays as arrays_module
 from distilbench.storage.arrays import MANIFEST, ShardedArray, save_array, shard_name, shard_ranges
-from distilbench.storage.files import atomic_path, claim_folder, file_sha256, fingerprint, remove_folder, write_json
+from distilbench.storage.files import atomic_path, claim_folder, file_sha256, write_json
 from distilbench.storage.store import ArtifactStore, default_store
 
 PARTS = {"teacher": "t", "rows": 10}
@@ -55,17 +52,6 @@ def contents(path: Path) -> list[float]:
 # Files, whole or not at all
 
 
-def test_atomic_path_replaces_the_file_when_all_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "file.txt"
-    for text in ("one", "two"):
-        with atomic_path(path) as temporary:
-            temporary.write_text(text)
-            assert temporary.parent == path.parent  # a rename across file systems would not be atomic
-            assert not path.exists() or path.read_text() == "one"
-        assert path.read_text() == text
-    assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
-
-
 def test_atomic_path_leaves_nothing_when_writing_fails(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     path.write_text("old")
@@ -94,12 +80,6 @@ def test_write_json_keeps_the_old_file_when_the_value_cannot_be_written(tmp_path
     assert json.loads((tmp_path / "a.json").read_text()) == {"ü": [1, None]}
 
 
-def test_save_array_tells_the_checksum_of_what_it_wrote(tmp_path: Path) -> None:
-    digest = save_array(tmp_path / "a.npy", np.arange(5))
-    assert digest == file_sha256(tmp_path / "a.npy")
-    assert np.load(tmp_path / "a.npy").tolist() == [0, 1, 2, 3, 4]
-
-
 def test_save_array_never_pickles(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="allow_pickle"):
         save_array(tmp_path / "a.npy", np.array([{}]))
@@ -125,16 +105,6 @@ def test_default_store(monkeypatch: pytest.MonkeyPatch, environment: dict[str, s
 # Names
 
 
-def test_fingerprints_see_values_and_not_the_order_of_keys() -> None:
-    assert fingerprint({"a": 1, "b": [2, "é"]}) == fingerprint({"b": [2, "é"], "a": 1})
-    assert len(fingerprint({})) == 64
-
-
-@pytest.mark.parametrize("other", [{"a": "1"}, {"a": 2}, {"a": 1, "b": None}, {"A": 1}, [["a", 1]], {"a": True}])
-def test_fingerprints_of_different_parts_differ(other: Any) -> None:
-    assert fingerprint(other) != fingerprint({"a": 1})
-
-
 def test_an_artifact_is_found_under_the_same_kind_and_parts_alone(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     path = build(tmp_path, Maker())
@@ -142,12 +112,6 @@ def test_an_artifact_is_found_under_the_same_kind_and_parts_alone(tmp_path: Path
     assert store.find("tokens", PARTS) is None
     for changed in ({**PARTS, "rows": 11}, {**PARTS, "prompt": ""}, {"teacher": "t"}):
         assert store.find("vectors", changed) is None
-
-
-def test_shard_ranges_cover_every_row_once() -> None:
-    assert shard_ranges(10, 4) == [(0, 4), (4, 8), (8, 10)]
-    assert shard_ranges(8, 4) == [(0, 4), (4, 8)]
-    assert shard_ranges(0, 4) == []
 
 
 # Building
@@ -206,24 +170,10 @@ def test_a_killed_build_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert contents(path) == [0, 1, 2]
 
 
-def test_a_build_whose_shards_are_all_there_needs_no_maker(tmp_path: Path) -> None:
-    # Killed after the last shard, before the manifest.
-    partial = ArtifactStore(tmp_path).path("vectors", PARTS).with_suffix(".partial")
-    Maker()(partial, NAMES)
-    maker = Maker()
-    assert contents(build(tmp_path, maker)) == [0, 1, 2]
-    assert maker.calls == []
-
-
 def test_a_maker_that_leaves_a_shard_out_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"1 of 3 shards were not made: \['shard-00002.npy'\]"):
         build(tmp_path, lambda folder, names: Maker()(folder, names[:2]))
     assert ArtifactStore(tmp_path).find("vectors", PARTS) is None
-
-
-def test_an_empty_store_finds_nothing_and_makes_no_folder(tmp_path: Path) -> None:
-    assert ArtifactStore(tmp_path / "store").find("vectors", PARTS) is None
-    assert not list(tmp_path.iterdir())
 
 
 # Damage
@@ -292,18 +242,6 @@ def test_a_kill_while_an_artifact_is_demoted_loses_nothing(tmp_path: Path, monke
 # Several writers
 
 
-def test_of_two_threads_one_makes_and_the_other_waits(tmp_path: Path) -> None:
-    maker = Maker(pause=0.05)
-    found: list[Path] = []
-    threads = [threading.Thread(target=lambda: found.append(build(tmp_path, maker))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-    assert maker.calls == [NAMES]
-    assert len(found) == 3 and len(set(found)) == 1
-
-
 SLOW_WRITER = """
 import sys, time
 from pathlib import Path
@@ -331,74 +269,6 @@ def test_of_two_processes_one_makes_and_the_other_waits(tmp_path: Path) -> None:
     assert [process.returncode for process in processes] == [0, 0]
     assert [out.splitlines()[-1] for out in outputs] == [str(ArtifactStore(root).path("vectors", PARTS))] * 2
     assert Path(f"{root}.log").read_text() == ",".join(NAMES) + "\n"
-
-
-def test_who_waits_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, maker = ArtifactStore(tmp_path).path("vectors", PARTS), Maker()
-    with FileLock(f"{path}.lock"):
-        thread = threading.Thread(target=build, args=(tmp_path, maker))
-        thread.start()
-        said, deadline = "", time.monotonic() + 30
-        while "waiting" not in said and time.monotonic() < deadline:
-            time.sleep(0.01)
-            said += capsys.readouterr().out
-        assert f"{path.name}: another process is making it; waiting" in " ".join(said.split()) and not maker.calls
-    thread.join(timeout=30)
-    assert maker.calls == [NAMES] and path.exists()
-
-
-def test_two_threads_that_find_the_same_damage_repair_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = build(tmp_path, Maker())
-    flip_a_bit(path / NAMES[1])
-    both_have_seen_it = threading.Barrier(2)
-    seen = threading.local()
-    checksum = file_sha256
-
-    def slow_checksum(file: Path) -> str:
-        digest = checksum(file)
-        if file == path / NAMES[2] and not getattr(seen, "it", False):
-            seen.it = True
-            both_have_seen_it.wait(timeout=10)
-        return digest
-
-    monkeypatch.setattr(arrays_module, "file_sha256", slow_checksum)
-    maker = Maker()
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            build(tmp_path, maker)
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-    assert failed == []
-    assert maker.calls == [[NAMES[1]]]
-    assert contents(path) == [0, 1, 2]
-
-
-def test_what_another_process_takes_away_to_repair_it_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = build(tmp_path, Maker())
-    flip_a_bit(path / NAMES[1])
-    checksum, partial = file_sha256, path.with_name(path.name + ".partial")
-
-    def the_other_is_faster(file: Path) -> str:
-        digest = checksum(file)
-        if file == path / NAMES[1]:
-            file.unlink()
-            path.rename(partial)
-        return digest if path.exists() else checksum(file)
-
-    monkeypatch.setattr(arrays_module, "file_sha256", the_other_is_faster)
-    maker = Maker()
-    assert contents(build(tmp_path, maker)) == [0, 1, 2]
-    assert maker.calls == [[NAMES[1]]]
 
 
 # Reading
@@ -433,12 +303,6 @@ def test_take_gives_the_rows_asked_for_in_their_order(
     np.testing.assert_array_equal(taken, whole[rows])
 
 
-def test_take_at_random(sharded: tuple[ShardedArray, np.ndarray[Any, Any]]) -> None:
-    array, whole = sharded
-    rows = np.random.default_rng(0).integers(0, 11, 500)
-    np.testing.assert_array_equal(array.take(rows), whole[rows])
-
-
 # Results folders
 
 CONFIG = {"method": "mcr2", "seed": 0, "parameters": {"lr": [0.1, 0.2]}, "trials": 8}
@@ -451,13 +315,6 @@ def test_a_new_or_empty_folder_is_claimed(tmp_path: Path) -> None:
             (tmp_path / name).mkdir()
         claim_folder(tmp_path / name, CONFIG, may_change=GROWS)
         assert json.loads((tmp_path / name / "config.json").read_text()) == CONFIG
-
-
-def test_the_same_configuration_may_come_back_with_more_trials(tmp_path: Path) -> None:
-    claim_folder(tmp_path / "run", CONFIG, may_change=GROWS)
-    (tmp_path / "run" / "trials.jsonl").touch()
-    claim_folder(tmp_path / "run", {**CONFIG, "trials": 16}, may_change=GROWS)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["trials"] == 16
 
 
 def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) -> None:
@@ -495,10 +352,3 @@ def test_a_config_that_is_none_of_ours_is_named(tmp_path: Path, content: bytes) 
     with pytest.raises(InputError, match=r"config\.json.*not a results folder of ours"):
         claim_folder(tmp_path, CONFIG, may_change=GROWS)
     assert (tmp_path / "config.json").read_bytes() == content
-
-
-def test_remove_folder(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    remove_folder(tmp_path / "a")
-    remove_folder(tmp_path / "a")
-    assert not list(tmp_path.iterdir())

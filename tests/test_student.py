@@ -158,13 +158,6 @@ def test_joined_poolings_and_none_are_means(encoder_folder: Path, tmp_path: Path
     assert student_pooling("half", plain) == "mean"
 
 
-@pytest.mark.parametrize(
-    ("student", "title"), [("half", "mpnet half"), ("layers:0,2", "mpnet layers:0,2"), ("/models/small", "small")]
-)
-def test_how_tables_name_the_start(student: str, title: str) -> None:
-    assert describe_student(student, EncoderSpec("/models/mpnet")) == title
-
-
 def test_a_static_student_has_no_layers(teacher: EncoderSpec, encoder_folder: Path) -> None:
     check_student("static", teacher)
     assert StudentSpec.parse("static").encoder is None and resolved_student("static", teacher) == "static"

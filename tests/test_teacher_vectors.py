@@ -15,7 +15,7 @@ from samples import write_tsv
 
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.evaluate import evaluate
-from distilbench.commands.run_folder import check_encoders, check_student_encoder, run_config
+from distilbench.commands.run_folder import check_encoders, check_student_encoder
 from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
@@ -190,18 +190,6 @@ def test_missing_texts_are_named(tmp_path: Path, data_folder: Path, vectors: Pat
     assert any(line.startswith("STSB (dev): 1 of its ") and repr(text)[:40] in line for line in taught.missing)
     with pytest.raises(InputError, match=r"--select sts: .* has no"):
         load_corpus(less.but(select="sts"), NO_REQUIREMENTS, QUIET)
-
-
-def test_a_run_is_bound_to_the_file(
-    tmp_path: Path, data_folder: Path, vectors: Path, narrow_encoder_folder: Path
-) -> None:
-    own = settings(tmp_path, data_folder, vectors, student=str(narrow_encoder_folder))
-    corpus = load_corpus(own, NO_REQUIREMENTS, QUIET)
-    config = run_config(own, corpus)
-    table = pq.read_table(vectors)
-    pq.write_table(table.slice(1), tmp_path / "api-vectors.parquet")
-    other = run_config(own.but(teacher_vectors=tmp_path / "api-vectors.parquet"), corpus)
-    assert config["teacher"] == other["teacher"] and config["teacher_fingerprint"] != other["teacher_fingerprint"]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel, WordPiece
 
-from distilbench.encoders import encoder, words
+from distilbench.encoders import encoder
 from distilbench.encoders.encoder import encode, word_reader
 from distilbench.encoders.words import WordReader, reads_by_word
 
@@ -81,23 +81,6 @@ def test_a_word_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == ["bad", "cab", "a", "b"]
     reader.ids(["bad"])  # four words are more than three: they are forgotten
     assert asked[4:] == ["bad"]
-
-
-def test_long_words_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "MOST_LETTERS", 10)
-    tokenizer, forgotten = bert(), 0
-    reader, forget = WordReader(tokenizer), WordReader.forget
-
-    def counted(self: WordReader) -> None:
-        nonlocal forgotten
-        forgotten += 1
-        forget(self)
-
-    monkeypatch.setattr(WordReader, "forget", counted)
-    for text in ("中国" * 4, "中国" * 5, "bad"):
-        ids, begins = reader.ids([text])
-        assert (ids.tolist(), begins.tolist()) == expected(tokenizer, [text])
-    assert forgotten == 1  # after 18 letters
 
 
 OTHERS: list[Callable[[Tokenizer], object]] = [

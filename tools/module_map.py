@@ -1,19 +1,13 @@
-"""The map of docs/architecture.md, from the modules' own first lines: python tools/module_map.py [--check]
-
-Writes what stands between the two marks of that page; with --check it only says whether it is up to date.
-"""
+"""Print every file of the library with its first sentence, from the top layer to the bottom: python tools/module_map.py"""
 
 from __future__ import annotations
 
 import ast
-import sys
 import textwrap
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "architecture.md"
-BEGIN, END = "<!-- map -->\n", "<!-- /map -->\n"
 
 
 def said(file: Path) -> str:
@@ -46,15 +40,5 @@ def layers() -> list[str]:
     return [name.strip() for layer in contracts[0]["layers"] for name in layer.split("|")]
 
 
-def main() -> None:
-    """Write the map, or check it."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    old, after = rest.split(END)
-    new = module_map(ROOT / "distilbench")
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if old == new else "docs/architecture.md: the map is out of date; run python tools/module_map.py")
-    PAGE.write_text(before + BEGIN + new + END + after)
-
-
 if __name__ == "__main__":
-    main()
+    print(module_map(ROOT / "distilbench"))

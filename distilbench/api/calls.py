@@ -11,7 +11,6 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 from rich.console import Console
 
 from distilbench.api.run import Run
@@ -55,13 +54,8 @@ def _parameters(settings: type[Settings]) -> Iterator[inspect.Parameter]:
     fields = sorted(settings.model_fields.items(), key=lambda item: not item[1].is_required())
     for name, field in fields:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if field.is_required() else inspect.Parameter.KEYWORD_ONLY
-        yield inspect.Parameter(name, kind, default=_default(field), annotation=field.annotation)
-
-
-def _default(field: FieldInfo) -> Any:
-    if field.is_required():
-        return inspect.Parameter.empty
-    return field.get_default(call_default_factory=True) if field.default is PydanticUndefined else field.default
+        default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+        yield inspect.Parameter(name, kind, default=default, annotation=field.annotation)
 
 
 def _value(field: FieldInfo, value: Any) -> Any:

@@ -19,7 +19,6 @@ from distilbench.reporting.runs import read_runs
 from distilbench.reporting.trainings import unique_trials
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     import plotly.graph_objects as go
     from numpy.typing import NDArray
@@ -44,7 +43,9 @@ class Student:
 
     def encode(self, sentences: list[str]) -> NDArray[Any]:
         """The stored form of sentences: their codes, or their vectors if there is no code; a row for each."""
-        vectors: NDArray[np.float32] = self.model.encode(sentences, show_progress_bar=False)
+        from distilbench.encoders.encoder import encode
+
+        vectors = encode(self.model, sentences)
         return vectors if self.code is None else self.code.encode(vectors)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare.onnx import PACKAGES, SAMPLES, missing_package, no_graph, save_graph
 from distilbench.reporting.loading import literal
@@ -66,11 +67,7 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
         InputError: a package is missing, the model has no such graph, or its vectors are not PyTorch's.
     """
     check_onnx()
-    from sentence_transformers import SentenceTransformer
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
-    model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False).eval()
+    model = EncoderSpec(str(folder)).load()
     if reason := no_graph(model):
         raise _unable(name, reason)
     if not (folder / TOKENIZER).is_file():
@@ -85,7 +82,7 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
         raise
     except Exception as error:  # exporter, tokenizer and runtime raise many kinds
         raise _unable(name, (str(error).splitlines() or [type(error).__name__])[0]) from error
-    difference = _difference(model.encode(list(SAMPLES), show_progress_bar=False, convert_to_numpy=True), onnx_vectors)
+    difference = _difference(encode(model, SAMPLES), onnx_vectors)
     if not difference < LARGEST_DIFFERENCE:
         raise _unable(name, f"its vectors differ from PyTorch's by {difference:.1e}")
     return onnx_input

@@ -40,12 +40,10 @@ def retry_io(
     limit_s: float | None = None,
     *,
     what: Path | str = "",
-    failing: Callable[[str, float], None] = lambda reason, seconds: None,
 ) -> T:
     """`action()`, again and again while storage fails, for `limit_s` seconds (None: LIMIT_S); it must be safe to repeat.
 
-    `what` names what is written, for errors that do not; `failing` is called before each further attempt with the reason and
-    the seconds since the first one. To wait is a sign of life.
+    `what` names what is written, for errors that do not. To wait is a sign of life.
     """
     limit_s = LIMIT_S if limit_s is None else limit_s
     began, pause = time.monotonic(), 0.05
@@ -61,13 +59,11 @@ def retry_io(
             reason = reason_of(error)
             if _is_full(error):
                 raise StorageGone(f"{named}{reason}; {KEPT}: make room, then repeat the command") from None
-            seconds = time.monotonic() - began
-            if seconds > limit_s:
+            if time.monotonic() - began > limit_s:
                 raise StorageGone(
                     f"{named}storage failed for {limit_s:.0f} s ({reason}); {KEPT}: repeat the command when it is back"
                 ) from None
             beat()
-            failing(reason, seconds)
             time.sleep(pause)
             pause = min(2.0, 2 * pause)
 

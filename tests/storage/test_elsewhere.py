@@ -16,6 +16,7 @@ from samples import comparable_rungs
 from distilbench.cluster import path_map as module
 from distilbench.cluster import run_copy
 from distilbench.cluster.path_map import PathMap, map_run, prepared_keys
+from distilbench.cluster.resources import TrialResources
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
@@ -41,6 +42,7 @@ from distilbench.trials.scoring import Candidate, Encoded
 from distilbench.trials.training_spec import TrainingSpec
 
 PARAMS = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 200.0}
+ALONE = TrialResources(1, 0, 1, "")
 BUDGET = Budget(trials=1, steps=18, rungs=3, eta=3, start=False)
 
 
@@ -119,17 +121,15 @@ def test_a_training_goes_on_on_another_node(sites: Sites, prepared_folder: Path,
     assert back.done and comparable_rungs(back.rungs) == whole
 
 
-@pytest.mark.parametrize("rule", ["layers:0", "layers:0,2"])
 def test_layers_of_another_encoder_travel(
     tmp_path: Path,
     prepared_folder: Path,
     encoder_folder: Path,
     s3: Remote,
-    rule: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The folder in layers:0,2@FOLDER goes to the storage, a node reads its own copy, and the layers are in the key."""
-    folder = Path(shutil.copytree(prepared_folder, tmp_path / "run" / "prepared"))
+    rule, folder = "layers:0,2", Path(shutil.copytree(prepared_folder, tmp_path / "run" / "prepared"))
     other = Path(shutil.copytree(encoder_folder, tmp_path / "other"))
     kept = json.loads((folder / "prepared.json").read_text())
     (folder / "prepared.json").write_text(json.dumps({**kept, "student": f"{rule}@{other}"}))
@@ -210,7 +210,7 @@ def test_only_the_newest_checkpoints_are_kept_there(sites: Sites, prepared_folde
 def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder: Path, corpus: Corpus) -> None:
     candidate = Candidate("r", "student", "mse", 8, full(), 0, configuration="A")
     job = Job(candidate, BUDGET, sites.run, sites.run / "trials" / "key", "students/key")
-    outcome = finish(job, prepared_folder, corpus, 1, 0, sites.node("one"))
+    outcome = finish(job, prepared_folder, corpus, ALONE, sites.node("one"))
     assert outcome.job == job and not outcome.failed and len(outcome.rungs) == 3
     assert list(sites.run.rglob("*")) == []
     _collect(job)
@@ -219,7 +219,7 @@ def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder:
 
     alone = replace(job, run=sites.root / "alone", folder=sites.root / "alone" / "trials" / "key")
     alone.run.mkdir()
-    finish(alone, prepared_folder, corpus, 1, 0)
+    finish(alone, prepared_folder, corpus, ALONE)
     expected = Encoded.load(alone.folder)
     assert expected is not None and np.array_equal(found.vectors_ND, expected.vectors_ND)
     students = [files_in(run / "students" / "key") for run in (sites.run, alone.run)]
@@ -233,16 +233,15 @@ def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder:
 def test_a_job_that_another_driver_had_finished_is_not_repeated(
     sites: Sites, prepared_folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from distilbench.cluster.resources import TrialResources
     from distilbench.trials.jobs import finish_jobs
 
     candidate = Candidate("r", "student", "mse", 8, full(), 0, configuration="A")
     job = Job(candidate, BUDGET, sites.run, sites.run / "trials" / "key", "students/key")
-    finish(job, prepared_folder, corpus, 1, 0, sites.node("one"))
+    finish(job, prepared_folder, corpus, ALONE, sites.node("one"))
     got: list[Any] = []
     # Without a remote task: there is nothing left to do.
     monkeypatch.setattr("ray.remote", lambda **_: pytest.fail("a job was started"))
-    left = finish_jobs([job], prepared_folder, corpus, TrialResources(1, 0, 1, ""), got.append)
+    left = finish_jobs([job], prepared_folder, corpus, ALONE, got.append)
     assert left == [] and [o.failed for o in got] == [""] and (sites.run / "students" / "key" / "modules.json").exists()
 
 

@@ -119,7 +119,7 @@ class Node:
             outcome = Outcome(job, "", tuple(known_rungs(job.folder)))
             if Encoded.load(job.folder) is None:
                 with self.here():
-                    outcome = finish(job, prepared, corpus, 1, 0, elsewhere())
+                    outcome = finish(job, prepared, corpus, TrialResources(1, 0, 1, ""), elsewhere())
                 _collect(job)
             on_outcome(outcome)
         return []

@@ -277,14 +277,6 @@ def test_reports_are_copied_and_old_pages_deleted(machines: tuple[Machine, Machi
     assert set((one.storage / "reports" / "r").list()) == {"index.html"}
 
 
-def test_a_bucket_that_is_not_there_is_said_before_anything(machines: tuple[Machine, Machine], tmp_path: Path) -> None:
-    one, _ = machines
-    one.storage = Remote("s3://nowhere/project")
-    with pytest.raises(InputError, match="NO_SUCH_BUCKET"):
-        one.copy().take()
-    assert not one.run.exists()
-
-
 def test_trainings_that_nobody_goes_on_with_are_deleted(machines: tuple[Machine, Machine]) -> None:
     one, _ = machines
     copy = one.copy()

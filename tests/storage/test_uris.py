@@ -149,22 +149,3 @@ def test_the_status_of_a_run_in_storage(storage: Remote, tmp_path: Path) -> None
     assert status["counts"]["COMPLETE"] == 1 and status["wanted"] == 3
     nothing = CliRunner().invoke(app, ["status", (storage / "runs" / "other").uri])
     assert nothing.exit_code == 2 and "nothing is there" in nothing.stderr
-
-
-def test_an_earlier_sweep_in_storage_is_learnt_from(storage: Remote, tmp_path: Path) -> None:
-    from distilbench.cluster.run_copy import hold
-    from distilbench.commands.method_runs import NO_MODELS
-    from distilbench.search.study import open_study, sqlite_url
-    from distilbench.search.study_storage import latest_study
-
-    run = tmp_path / "runs" / "old"
-    run.mkdir(parents=True)
-    open_study(sqlite_url(run / "study.db"), "old").set_user_attr("lag", 3)
-    hold(run / "study.db", tmp_path / "copy.db")
-    there = storage / "runs" / "old"
-    there.put(tmp_path / "copy.db", "study.db")
-    there.write("config.json", b"{}")
-    there.write("students/a/model.safetensors", b"large")
-    folder = local_folder(there.uri, "--warm-start", leave_out=NO_MODELS)
-    assert latest_study(folder).user_attrs == {"lag": 3}
-    assert set(files_in(folder)) == {"study.db", "config.json"}
