@@ -50,7 +50,8 @@ def timed(run: Callable[[], object]) -> float:
 
 def asked(chosen: argparse.Namespace) -> dict[str, Operation]:
     """The operations that are installed."""
-    wanted = {name: operations([name], chosen.marian)[0] for name in (*NLPAUG, "back-translation")}
+    translation = "back-translation" + (f"@{'+'.join(chosen.marian)}" if chosen.marian else "")
+    wanted = {name.partition("@")[0]: operations([name])[0] for name in (*NLPAUG, translation)}
     found = {}
     for name, operation in wanted.items():
         if chosen.only and name not in chosen.only.split(","):

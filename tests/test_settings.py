@@ -60,7 +60,6 @@ def test_values() -> None:
         ({"trials": "many"}, "--trials many: expected a whole number"),
         ({"backend": "jax"}, "--backend jax: expected one of torch, onnx, bf16"),
         ({"quantise": "int8,int3"}, "--quantise int3: expected int8, int4, binary, or one of FAISS's"),
-        ({"marian": "one"}, "--marian one: expected two models, there and back, with a comma between"),
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),
         ({"tempo": 3}, "tempo: no such setting; expected one of"),
@@ -84,7 +83,6 @@ def test_codes_and_lists_are_as_on_the_command_line() -> None:
     assert settings(quantise="binary,int8,binary").quantisations == ("binary", "int8")
     assert settings(quantise="none").quantisations == () and settings().quantisations == ("int8", "int4", "binary")
     assert settings(augment=" synonym , swap").augment == ("synonym", "swap")
-    assert settings(marian="there,back").marian == ("there", "back")
     found = EvaluateSettings(model=("a", "b", "a"), store=Path("s"), dims="256,64", indexes="ivf:1024:5,flat")
     assert [m.name for m in found.models] == ["a", "b"] and found.dims == (256, 64)
     assert [spec.lists for spec in found.index_specs] == [(1024, 5), None]

@@ -85,7 +85,7 @@ def plain_name(name: str) -> str:
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
     """Everything that the numbers of a run depend on, JSON-able."""
     tasks = settings.scored_tasks(corpus.selection)
-    augment = [{"name": o.name, **o.identity()} for o in operations(settings.augment, settings.marian)]
+    augment = [{"name": o.name, **o.identity()} for o in operations(settings.augment)]
     return {
         **({"cross_encoder": settings.cross_encoder} if corpus.pair_tasks else {}),
         **({"augment": augment} if settings.augment else {}),

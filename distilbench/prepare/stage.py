@@ -39,7 +39,7 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Require
         )
     store, notes_before = settings.artifacts, len(corpus.found)
     if needs.augmentation:
-        copies = operations(settings.augment, settings.marian)
+        copies = operations(settings.augment)
         corpus = augmented_corpus(corpus, copies, settings.seed, store, settings.pool)
     vectors = _vectors(settings, corpus, store, console)
     corpus = with_copy_cosines(corpus, vectors)

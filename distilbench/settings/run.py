@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -18,7 +18,7 @@ from distilbench.selection import Selection
 from distilbench.settings.data import Tasks, TrainingDataSettings, tasks_option
 from distilbench.settings.encoders import PANEL as ENCODERS
 from distilbench.settings.encoders import EncoderSettings
-from distilbench.settings.option import COMMAS, Names, Settings, option, split_at_commas
+from distilbench.settings.option import COMMAS, Names, Settings, option
 from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
 
 if TYPE_CHECKING:
@@ -57,28 +57,14 @@ class CodeSettings(Settings):
         return tuple(code for code in self.quantise if code != "none")
 
 
-def _two_models(value: Any) -> Any:
-    parts = split_at_commas(value) if isinstance(value, str) else value
-    if parts is not None and len(parts) != 2:
-        raise ValueError("not two models")
-    return parts
-
-
 class AugmentationSettings(Settings):
     """Augmented sentences, for the methods that train on them."""
 
     augment: Names = option(
-        "Changed copies of the training sentences: synonym, swap, delete, back-translation, with commas "
-        "between, or hpd (synonym and back-translation). For methods with `augmentation: true`.",
+        "Changed copies of the training sentences: synonym, swap, delete, back-translation (by German; or @THERE+BACK, two "
+        "MarianMT models), with commas between, or hpd (synonym, back-translation). For methods with `augmentation: true`.",
         (),
         panel=AUGMENTATION,
-    )
-    marian: Annotated[tuple[str, str] | None, BeforeValidator(_two_models)] = option(
-        "For back-translation: two MarianMT models, there and back, with a comma between; default: English and German, "
-        "from the hub.",
-        None,
-        panel=AUGMENTATION,
-        expected="two models, there and back, with a comma between",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from distilbench.encoders.encoder import EncoderSpec
@@ -18,20 +19,24 @@ OPERATIONS: dict[str, Callable[[], Operation]] = {
     "delete": Delete,
     "back-translation": BackTranslation,
 }
+_TRANSLATION = re.compile(r"back-translation@([^+]+)\+([^+]+)")
 
 
-def operations(names: Sequence[str], marian: tuple[str, str] | None = None) -> list[Operation]:
+def operations(names: Sequence[str]) -> list[Operation]:
     """The operations of these names and recipes, each once, described but not checked (`Operation.check`).
 
-    Back translation is by the two MarianMT models `marian`; None is English and German from the hub.
+    `back-translation@THERE+BACK` is by these two MarianMT models.
     """
     resolved: dict[str, None] = {}
     for name in names:
-        if name not in OPERATIONS and name not in RECIPES:
+        if name not in OPERATIONS and name not in RECIPES and not _TRANSLATION.fullmatch(name):
             recipes = "; ".join(f"{recipe} ({', '.join(parts)})" for recipe, parts in RECIPES.items())
             raise InputError(f"augmentation {name!r}: expected one of {', '.join(OPERATIONS)}, or the recipe {recipes}")
         resolved |= dict.fromkeys(RECIPES.get(name, (name,)))
-    makers = dict(OPERATIONS)
-    if marian is not None:
-        makers["back-translation"] = lambda: BackTranslation(*(EncoderSpec(one).absolute() for one in marian))
-    return [makers[name]() for name in resolved]
+    return [_made(name) for name in resolved]
+
+
+def _made(name: str) -> Operation:
+    if models := _TRANSLATION.fullmatch(name):
+        return BackTranslation(*(EncoderSpec(one).absolute() for one in models.groups()))
+    return OPERATIONS[name]()

@@ -29,7 +29,7 @@ def test_each_name_and_recipe_once_in_order(names: tuple[str, ...], made: list[o
 def test_models_are_named_for_any_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path)
-    translated = operations(["back-translation"], ("there", "owner/back"))
+    translated = operations(["back-translation@there+owner/back"])
     assert translated == [BackTranslation(EncoderSpec(str(tmp_path / "there")), EncoderSpec("owner/back"))]
 
 
