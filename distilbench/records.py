@@ -311,7 +311,7 @@ def selection_groups(dev_groups: Iterable[str]) -> list[str]:
 
 
 class _OfReport(BaseModel):
-    """A line that only a report's file has (`reporting.report_records`); `read_records` passes over it."""
+    """A line that only a report's file has (`reporting.study_file`); `read_records` passes over it."""
 
     kind: Literal["run", "report"]
 

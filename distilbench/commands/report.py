@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distilbench.cluster.stored_runs import WITHOUT_STUDENTS, local_runs, written_to
-from distilbench.reporting.rebuild import report_from
+from distilbench.reporting.page import report_from
 from distilbench.settings.commands import ReportSettings
 
 

@@ -23,11 +23,10 @@ from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots, script_json
 from distilbench.reporting.recommendation import answer
-from distilbench.reporting.report_records import ReportRecord, RunRecord
 from distilbench.reporting.run_facts import RunFacts
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.study_file import RECORDS, write_study
+from distilbench.reporting.study_file import RECORDS, ReportRecord, RunRecord, read_study, write_study
 from distilbench.reporting.trainings import Trainings
 
 LEADING = ("quality-speed", "quality-bytes")
@@ -79,6 +78,32 @@ def write_report(
     if not live:
         _remove_leftovers(folder)
     return folder / "index.html"
+
+
+def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None) -> Path:
+    """Write the report of `sources` (`study_file.read_study`) into `folder` and return the path of its index.html.
+
+    From a single file of records, title, notes and comparisons are those that it says. Otherwise comparisons come from
+    the predictions that the runs keep, and the title from the names of the sources.
+    """
+    study = read_study(sources)
+    report, folders = study.report, list(study.folders)
+    same = report is not None and report.comparison.is_of(leaderboard(study.records))
+    return write_report(
+        study.records,
+        folder,
+        title=title or (report.title if report else ", ".join(_name(source) for source in sources)),
+        notes=report.notes if report else (),
+        folders=folders,
+        compared=report.comparison if report and same else None,
+        described=study.runs,
+    )
+
+
+def _name(source: Path) -> str:
+    """A source's name in a title: without the endings of a file of records."""
+    name = source.resolve().name
+    return name.removesuffix(".xz").removesuffix(".jsonl")
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -17,8 +17,8 @@ from distilbench.progress.file import PROGRESS
 from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.board import Leaderboard
-from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
+from distilbench.reporting.study_file import RunRecord
 from distilbench.reporting.trainings import unique_trials
 from distilbench.stage_times import read_timings
 from distilbench.storage.files import bound_config, flat

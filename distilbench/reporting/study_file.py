@@ -1,19 +1,64 @@
-"""The file of a report: every record that its pages are made of, compressed. `distilbench report` reads it again."""
+"""The file of a report: every record that its pages are made of, compressed. `distilbench report` reads it again.
+
+Comparisons are computed from kept predictions, which stay with the run (0.3 MB a row). Their results are a few numbers a row:
+written down, they let the pages be built again without the run.
+"""
 
 from __future__ import annotations
 
 import lzma
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from distilbench.errors import InputError
+from distilbench.prepare.ranked_layers import LayerRanking
 from distilbench.records import ScoreRecord, TrialRecord, read_json_lines
-from distilbench.reporting.report_records import LINES, ReportRecord, RunRecord
+from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.runs import Record, is_run, merged, run_folders, run_records
+from distilbench.stage_times import StageTiming
 from distilbench.storage.files import atomic_path
 
 RECORDS = "records.jsonl.xz"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class RunRecord(_Part):
+    """A run as its folder describes it: what `run_facts.RunFacts` cannot take from trials and scores."""
+
+    kind: Literal["run"] = "run"
+    schema_version: Literal[1] = 1
+    run: str
+    config: dict[str, Any] = {}
+    """Its config.json by dotted keys."""
+    stage: str = ""
+    wanted: int | None = None
+    """Trials that the sweep wants, as its progress file says."""
+    sentences: int | None = None
+    """Distinct sentences that its students are trained on."""
+    timings: tuple[StageTiming, ...] = ()
+    """How long its stages took, and how much memory."""
+    rankings: tuple[LayerRanking, ...] = ()
+    """Those that chose the layers of its students."""
+
+
+class ReportRecord(_Part):
+    """The report's title and notes, and how its rows compared when it was written."""
+
+    kind: Literal["report"] = "report"
+    schema_version: Literal[1] = 1
+    title: str
+    notes: list[str]
+    comparison: Comparison
+
+
+Line = TrialRecord | ScoreRecord | RunRecord | ReportRecord
+LINES: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
 
 
 class Study(NamedTuple):

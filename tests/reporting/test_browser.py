@@ -12,8 +12,7 @@ import pytest
 
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.lines import encoder_lines
-from distilbench.reporting.page import write_report
-from distilbench.reporting.rebuild import report_from
+from distilbench.reporting.page import report_from, write_report
 from distilbench.reporting.recommendation import answer
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")

@@ -21,8 +21,7 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.report_records import RunRecord
-from distilbench.reporting.study_file import read_study, write_study
+from distilbench.reporting.study_file import RunRecord, read_study, write_study
 from distilbench.storage.files import write_json
 
 ROOT = Path(__file__).parents[2]
