@@ -138,7 +138,9 @@ def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
             f"{FAMILIES[family[0]].text}. It was fitted to training embeddings, without training a student."
         )
     elif record.method in FITTED:
-        what += f"It is {record.teacher} with a layer after it that was fitted ({record.method}), without training."
+        what += (
+            f"It is {record.teacher} with a layer after it that DistilBench fitted ({record.method}), without training."
+        )
     else:
         made_from = f", with {record.teacher} as its teacher" if record.teacher else ""
         what += f"DistilBench trained it by the method {record.method}{made_from}."
