@@ -13,7 +13,7 @@ from distilbench.storage.scratch import local_folder
 
 NO_TRAININGS = r"(^|/)(trials|confirm)/"
 WITHOUT_STUDENTS = rf"{NO_TRAININGS}|(^|/)(students/|prepared/(?!layer-ranking))"
-ONLY_RECORDS = rf"{WITHOUT_STUDENTS}|(^|/)(predictions|logs|before-\d+)/|\.db$"
+ONLY_RECORDS = rf"{WITHOUT_STUDENTS}|(^|/)(predictions|logs)/|\.db$"
 
 
 def local_runs(runs: Sequence[str], leave_out: str = NO_TRAININGS) -> list[Path]:

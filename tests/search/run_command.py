@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from typing import Any
 
 import optuna
 import psutil
-import pytest
 from door import door_environment
 from typer.testing import CliRunner, Result
 
@@ -22,8 +20,6 @@ from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
 
 ROOT = Path(__file__).resolve().parents[2]
-slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
-"""Of a test through a whole command, where each part of what it is about has a test of its own."""
 
 
 class Command:

@@ -87,8 +87,6 @@ def numbers(run: Path) -> list[int]:
         ("students/a.partial/config.json", False),
         ("trials/00000/rung-1.safetensors", False),  # the workers copy these
         ("mcr2/confirm/00000-seed1/rungs.json", False),
-        ("before-1/trials/00000/rungs.json", False),
-        ("before-1/study.db", True),
         ("prepared/prepared.json", False),
         ("tune/x/params.json", False),
         (".config.json.abc.tmp", False),
