@@ -39,7 +39,8 @@ def fit_on_device(vectors: ShardedArray, device: str) -> bool:
     """Whether a GPU has room for all of the teacher's vectors, so that no step has to fetch its own; never on a CPU."""
     if torch.device(device).type != "cuda" or not torch.cuda.is_available():
         return False
-    memory = torch.cuda.get_device_properties(device).total_memory * torch.cuda.get_per_process_memory_fraction(device)
+    number = torch.cuda.current_device()  # a fraction is of a numbered device
+    memory = torch.cuda.get_device_properties(number).total_memory * torch.cuda.get_per_process_memory_fraction(number)
     return vectors.rows * vectors.width * next(vectors.shards()).itemsize <= RESIDENT_SHARE * memory
 
 
