@@ -59,7 +59,7 @@ _LOOKS: Mapping[str, tuple[int, str]] = {
 _NAMES = {
     FAISS_PEER: "FAISS's codes",
     "pca": "PCA",
-    "teacher": "the teacher's codes",
+    "teacher": "teacher and its codes",
     "random_projection": "random projection",
 }
 

@@ -1,11 +1,9 @@
-"""What all figures have in common: their frame, their axes, names at the ends of lines."""
+"""What all figures have in common: their frame and their axes."""
 
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import plotly.graph_objects as go
 
@@ -14,19 +12,6 @@ from distilbench.reporting.colours import Palette
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MOST_DOUBLINGS = 12
 """Powers of two that have room below an axis."""
-EDGE = 0.033
-"""The least distance of a name from the ends of the axis, as a share of it."""
-LETTER = 7.0
-"""Pixels of a letter, about."""
-
-
-class EndLabel(NamedTuple):
-    """A name beside the point (x, y) of a line."""
-
-    x: float
-    y: float
-    text: str
-    colour: str
 
 
 def plain(text: str, longest: int = 60) -> str:
@@ -98,43 +83,3 @@ def doubling_ticks(figure: go.Figure, values: Sequence[int]) -> None:
     powers = range(min(present).bit_length() - 1, (max(present) - 1).bit_length() + 1)
     ticks = [2**power for power in powers[:: -(-len(powers) // MOST_DOUBLINGS)]]
     figure.update_xaxes(type="log", tickmode="array", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
-
-
-def add_labels(
-    figure: go.Figure,
-    labels: Sequence[EndLabel],
-    drawn: tuple[float, float],
-    ends: tuple[float, float],
-    palette: Palette,
-) -> None:
-    """Write each name to the right of its point, within the `ends` of the y axis, and make room there.
-
-    `drawn` is the least and the greatest x of the marks, on a logarithmic axis. In a page the script moves names apart that
-    would touch, since that depends on the width of the window.
-    """
-    first, last = map(math.log10, drawn)
-    room = 0.04 * ((last - first) or 1.0)
-    figure.update_xaxes(range=[first - room, last + room])  # else the axis would make room for the names too
-    low, high = ends
-    edge = EDGE * (high - low)
-    longest = max((len(label.text) for label in labels), default=0)
-    figure.update_layout(
-        margin={"r": 12 + min(190, round(LETTER * longest + 14))},
-        annotations=[
-            {
-                "x": math.log10(label.x),
-                "y": min(max(label.y, low + edge), high - edge),
-                "text": f"<b>{label.text}</b>",
-                "font": {"color": palette.ink, "size": 12},
-                "bgcolor": palette.surface,
-                "bordercolor": label.colour,
-                "borderwidth": 1.5,
-                "borderpad": 2,
-                "opacity": 0.92,
-                "showarrow": False,
-                "xanchor": "left",
-                "xshift": 10,
-            }
-            for label in labels
-        ],
-    )

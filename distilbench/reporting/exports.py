@@ -107,7 +107,7 @@ class Report:
     def __init__(self, board: Leaderboard, compared: Comparison = NOT_COMPARED) -> None:
         costs = serving_costs(board)
         chosen = answer(board, compared, costs)
-        lines = encoder_lines(board, chosen.rows, compared).lines
+        lines = encoder_lines(board, chosen.rows, compared)
         self.lead, self.notes = chosen.sentences(), list(_notes(board, compared, costs))
         self.heads = [line.row for line in lines if line.kind != "other"]
         self.rest = list(_rest(lines))

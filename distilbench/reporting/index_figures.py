@@ -14,19 +14,16 @@ import plotly.graph_objects as go
 
 from distilbench.codes import FAMILIES, family_of
 from distilbench.progress.tally import finite
-from distilbench.reporting.board import CostRow, Row
+from distilbench.reporting.board import CostRow
 from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
 from distilbench.reporting.drawing import frame, log_axis, plain
 from distilbench.reporting.formats import index_setting, set_name
-from distilbench.reporting.lines import Lines
-from distilbench.reporting.serving import Setting, exact_kind, setting_of, setting_text
+from distilbench.reporting.serving import Setting, setting_of, setting_text
 
 KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
 """In the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""
 MOST_POINTS = 600
 """Indexes drawn, of the encoders that lead the board."""
-LEAST_OVERLAP = 95.0
-"""Percent of the exact index's first 10 documents that an approximate one has to return."""
 HEADINGS = (
     ("Encoder", "text", ""),
     ("Set", "text", ""),
@@ -117,31 +114,6 @@ def draw_index_times(data: IndexTimes, palette: Palette = LIGHT) -> go.Figure:
     return figure
 
 
-class IndexLine(NamedTuple):
-    """An encoder: the exact index of the form that stands for it, and the best approximate one of any form."""
-
-    row: Row
-    exact: CostRow | None
-    best: CostRow | None
-
-
-def index_lines(lines: Lines, indexes: Sequence[CostRow], setting: Setting | None) -> tuple[IndexLine, ...]:
-    """One line for each encoder that has an index measured in `setting`, in the leaderboard's order."""
-    by_row: dict[str, list[CostRow]] = {}
-    for index in indexes:
-        if setting_of(index.cost) == setting:
-            by_row.setdefault(index.row.anchor, []).append(index)
-    of_encoders = []
-    for line in lines.lines:
-        own = by_row.get(line.row.anchor, [])
-        exact = next((i for i in own if i.cost.kind == exact_kind(line.row.record)), None)
-        near = [i for row in line.rows for i in by_row.get(row.anchor, []) if _is_near(i)]
-        best = min(near, key=lambda i: i.measured["ms_per_1000_queries"].value or 0.0, default=None)
-        if exact is not None or best is not None:
-            of_encoders.append(IndexLine(line.row, exact, best))
-    return tuple(of_encoders)
-
-
 def every_index(indexes: Sequence[CostRow]) -> list[list[Any]]:
     """All indexes as the script of the page lists them: a row's anchor, then a value for each of `HEADINGS`."""
 
@@ -163,14 +135,6 @@ def every_index(indexes: Sequence[CostRow]) -> list[list[Any]]:
         ]
         for i in indexes
     ]
-
-
-def _is_near(index: CostRow) -> bool:
-    """Whether it is an approximate index that finds nearly what the exact one does."""
-    exact = index.cost.kind in ("flat", exact_kind(index.row.record))
-    overlap = index.measured["overlap10_with_flat"].value
-    timed = index.measured["ms_per_1000_queries"].value is not None
-    return not exact and timed and overlap is not None and overlap >= LEAST_OVERLAP
 
 
 def _point(row: CostRow) -> tuple[float, float] | None:

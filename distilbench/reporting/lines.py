@@ -11,9 +11,6 @@ from distilbench.reporting.board import DEV, Leaderboard, Row
 from distilbench.reporting.choice import ServingBudget, best_under
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 
-SAME = 0.005
-"""Scores (x 100) that differ by less are one on the page."""
-
 
 class EncoderLine(NamedTuple):
     """One encoder: method, student and dimension. `row` stands for it, `codes` are its other forms, the largest first.
@@ -32,22 +29,9 @@ class EncoderLine(NamedTuple):
         return (self.row, *self.codes)
 
 
-class Lines(NamedTuple):
-    """All lines, references first. `same`: by the anchor of a row without a line that of the equal baseline's."""
-
-    lines: tuple[EncoderLine, ...]
-    same: Mapping[str, str]
-
-    def of(self, kind: str) -> list[EncoderLine]:
-        """The lines of one kind."""
-        return [line for line in self.lines if line.kind == kind]
-
-    def place(self, row: Row) -> str:
-        """The anchor of the row that shows this one."""
-        return self.same.get(row.anchor, row.anchor)
-
-
-def encoder_lines(board: Leaderboard, taken: Iterable[Row] = (), compared: Comparison = NOT_COMPARED) -> Lines:
+def encoder_lines(
+    board: Leaderboard, taken: Iterable[Row] = (), compared: Comparison = NOT_COMPARED
+) -> tuple[EncoderLine, ...]:
     """Fold the rows of `board` into lines; `taken` are the rows that the page recommends, whose lines are always shown.
 
     For an encoder stands its recommended row, else the smallest form that dev cannot tell from its best one; for the teacher
@@ -56,11 +40,9 @@ def encoder_lines(board: Leaderboard, taken: Iterable[Row] = (), compared: Compa
     corpora do not compare.
     """
     recommended = [row.anchor for row in taken]
-    same = _same(board)
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in board.rows:
-        if row.anchor not in same:
-            groups.setdefault(_encoder(row), []).append(row)
+        groups.setdefault(_encoder(row), []).append(row)
     corpora = {corpus: place for place, corpus in enumerate(board.corpora)}
     lines = []
     for rows in groups.values():
@@ -69,8 +51,7 @@ def encoder_lines(board: Leaderboard, taken: Iterable[Row] = (), compared: Compa
         lines.append(EncoderLine(head, tuple(codes), _kind(rows, recommended)))
     if not any(line.kind == "encoder" for line in lines):
         lines = [line._replace(kind="encoder") if line.kind == "other" else line for line in lines]
-    lines.sort(key=lambda line: _order(board, line, corpora))
-    return Lines(tuple(lines), same)
+    return tuple(sorted(lines, key=lambda line: _order(board, line, corpora)))
 
 
 def _encoder(row: Row) -> tuple[str, ...]:
@@ -111,28 +92,3 @@ def _order(board: Leaderboard, line: EncoderLine, corpora: Mapping[str, int]) ->
     kinds = ("reference", "encoder", "other")
     merit = (dev is None, -(dev or 0.0), test is None, -(test or 0.0), line.row.name)
     return kinds.index(line.kind), r.role != "teacher", corpora[r.compared_on], *merit
-
-
-def _same(board: Leaderboard) -> dict[str, str]:
-    """Rows of a fitted method that was also swept, by the anchor of the baseline's row with the same scores."""
-    baselines: dict[tuple[object, ...], Row] = {}
-    for row in board.rows:
-        if row.record.role == "baseline":
-            baselines.setdefault(_made(row), row)
-    found = {}
-    for row in board.rows:
-        twin = baselines.get(_made(row))
-        if twin is not None and row.record.role == "student" and _equal(row, twin):
-            found[row.anchor] = twin.anchor
-    return found
-
-
-def _made(row: Row) -> tuple[object, ...]:
-    r = row.record
-    return r.method, r.dim, r.quantisation, r.teacher, r.compared_on
-
-
-def _equal(one: Row, other: Row) -> bool:
-    pairs = [(a.value, b.value) for a, b in zip(one.values, other.values, strict=True)]
-    both = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return bool(both) and all(abs(a - b) < SAME for a, b in both)

@@ -13,12 +13,11 @@ from markupsafe import Markup
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting import code_overlap, encoder_page, run_facts
 from distilbench.reporting.board import Leaderboard, competes, index_rows, leaderboard, notices
-from distilbench.reporting.choice import is_front
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports import Export, write_exports
 from distilbench.reporting.frame import LEADING_GROUPS, board_columns, page_columns
-from distilbench.reporting.index_figures import HEADINGS, LEAST_OVERLAP, every_index, index_lines
+from distilbench.reporting.index_figures import HEADINGS, every_index
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots, script_json
@@ -29,8 +28,6 @@ from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.study_file import RECORDS, ReportRecord, RunRecord, read_study, write_study
 from distilbench.reporting.trainings import Trainings
 
-LEADING = ("quality-speed", "quality-bytes")
-"""The figures that stand beside each other first after a search for speed."""
 LEFT_S = 10.0
 """A temporary file that is older was left by a process that was killed."""
 
@@ -157,9 +154,8 @@ def render_page(
     lines = encoder_lines(board, chosen.rows, compared)
     columns = page_columns(board_columns(board, compared, serving))
     groups = [(name, list(own)) for name, own in itertools.groupby(columns, lambda column: column.group)]
-    front = is_front(records)
     taken = chosen.rows if chosen.chosen else ()
-    plots = board_plots(board, lines, front=front, taken=taken)
+    plots = board_plots(board, taken)
     return render_html(
         "index.html.j2",
         "",
@@ -168,9 +164,8 @@ def render_page(
         board=board,
         answer=chosen,
         taken=taken,
-        lines=lines.lines,
-        others=len(lines.of("other")),
-        twins={twin: anchor for anchor, twin in lines.same.items()},
+        lines=lines,
+        others=sum(line.kind == "other" for line in lines),
         corpus=next(iter(board.corpora), ""),
         teachers=dict.fromkeys(row.name for row in board.rows if not competes(row.record)),
         columns=columns,
@@ -187,9 +182,7 @@ def render_page(
         on_demonstration=ON_DEMONSTRATION,
         demonstrations=sum(row.record.demonstration for row in board.rows),
         indexes=indexes,
-        index_lines=index_lines(lines, indexes, serving.setting),
         index_headings=HEADINGS,
-        least_overlap=LEAST_OVERLAP,
         every_index=Markup(script_json(every_index(indexes))),
         trials=sum(run.trials for run in runs),
         sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
@@ -197,6 +190,5 @@ def render_page(
         changes=run_facts.changed(runs),
         newest=max((record.provenance.created_at for record in records), default=""),
         plots=plots,
-        leading=LEADING if front and {*LEADING} <= plots.keys() else (),
         exports=exports,
     )

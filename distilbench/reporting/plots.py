@@ -13,14 +13,11 @@ from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.board import Leaderboard, Row, index_rows
 from distilbench.reporting.colours import DARK, LIGHT, Palette
 from distilbench.reporting.index_figures import compute_index_times, draw_index_times, index_times_caption
-from distilbench.reporting.lines import Lines, encoder_lines
 from distilbench.reporting.quality_figures import (
     compute_quality,
     compute_speed,
-    draw_quality,
-    draw_speed,
-    quality_caption,
-    speed_caption,
+    draw_trade_off,
+    trade_off_caption,
 )
 from distilbench.reporting.search_figures import search_figures
 
@@ -39,29 +36,20 @@ class Plot(NamedTuple):
     wide: bool = False
 
 
-def board_plots(
-    board: Leaderboard, lines: Lines | None = None, *, front: bool = False, taken: Sequence[Row] = ()
-) -> dict[str, Plot]:
-    """The figures of the leaderboard that have something to show, by name; `lines` are those of its table.
-
-    `taken` are the rows that the page recommends. `front`: of a search over several objectives, whose first two figures
-    stand beside each other.
-    """
-    quality, speed = compute_quality(board, lines or encoder_lines(board), taken), compute_speed(board)
+def board_plots(board: Leaderboard, taken: Sequence[Row] = ()) -> dict[str, Plot]:
+    """The figures of the leaderboard that have something to show, by name; `taken` are the rows that the page recommends."""
+    quality, speed = compute_quality(board, taken), compute_speed(board)
     indexes = compute_index_times(index_rows(board))
-    plots, timed = [], len(speed.marks) > 1
-    if quality.marks or quality.teachers:
-        title = "Quality kept against bytes per vector" if quality.share else "Quality against bytes per vector"
-        wide = not (front and timed)
-        plots.append(
-            plot_of("quality-bytes", title, quality_caption(quality), lambda p: draw_quality(quality, p), wide=wide)
-        )
-    if timed:
-        title = "Quality against sentences per second"
-        plots.append(plot_of("quality-speed", title, speed_caption(speed), lambda p: draw_speed(speed, p)))
+    plots = []
+    if quality.marks:
+        title, caption = "Quality against bytes per vector", trade_off_caption(quality)
+        plots.append(plot_of("quality-bytes", title, caption, lambda p: draw_trade_off(quality, p), wide=True))
+    if len(speed.marks) > 1:
+        title, caption = "Quality against sentences per second", trade_off_caption(speed)
+        plots.append(plot_of("quality-speed", title, caption, lambda p: draw_trade_off(speed, p)))
     if indexes.points:
-        title = "What an index finds, and how fast"
-        plots.append(plot_of("index-time", title, index_times_caption(indexes), lambda p: draw_index_times(indexes, p)))
+        title, caption = "What an index finds, and how fast", index_times_caption(indexes)
+        plots.append(plot_of("index-time", title, caption, lambda p: draw_index_times(indexes, p)))
     return {plot.name: plot for plot in plots}
 
 

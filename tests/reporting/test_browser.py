@@ -125,7 +125,7 @@ def fits(browser):
 
 
 def names(lines, *kinds):
-    return [line.row.name for line in lines.lines if line.kind in kinds]
+    return [line.row.name for line in lines if line.kind in kinds]
 
 
 def test_a_line_is_an_encoder_in_the_order_of_dev_and_references_stay_on_top(opened, lines):
@@ -138,7 +138,7 @@ def test_a_line_is_an_encoder_in_the_order_of_dev_and_references_stay_on_top(ope
 
 
 def test_codes_unfold_below_their_encoder(opened, lines):
-    pca = next(line for line in lines.lines if line.row.name.startswith("pca-"))
+    pca = next(line for line in lines if line.row.name.startswith("pca-"))
     button = opened.find_element(By.CSS_SELECTOR, "#board .codes")
     assert button.get_attribute("aria-expanded") == "false" and button.text.endswith("3 more")
     folded = labels(opened)
@@ -256,30 +256,17 @@ def test_the_answer_stands_above_the_fold_and_its_command_can_be_copied(opened):
 
 
 def test_a_click_on_a_mark_leads_to_its_row(drawn, lines):
-    hidden = next(line for line in lines.lines if line.kind == "other").row
+    hidden = next(line for line in lines if line.kind == "other").row
     script = (
         "document.getElementById('plot-quality-bytes').emit('plotly_click', {points: [{customdata: arguments[0]}]});"
         "return document.querySelector('#board tr.found')?.id"
     )
     assert drawn.execute_script(script, hidden.anchor) == hidden.anchor
     assert hidden.name in labels(drawn) and drawn.find_element(By.ID, "baselines").is_selected()
-    code = next(line for line in lines.lines if line.codes).codes[-1]
+    code = next(line for line in lines if line.codes).codes[-1]
     assert drawn.execute_script(script, code.anchor) == code.anchor and code.name in labels(drawn)
     seen = "const b = document.querySelector('tr.found').getBoundingClientRect(); return b.top > 0 && b.bottom < innerHeight"
     assert drawn.execute_script(seen)
-
-
-def test_no_name_in_the_first_figure_hides_another_or_leaves_it(drawn):
-    script = """
-        const notes = document.querySelectorAll('#plot-quality-bytes .annotation');
-        const boxes = [...notes].map(note => note.getBoundingClientRect());
-        const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
-        const {left, right} = document.querySelector('#plot-quality-bytes').getBoundingClientRect();
-        return [boxes.length, boxes.filter((a, n) => boxes.slice(n + 1).some(b => over(a, b))).length,
-                boxes.filter(box => box.left < left || box.right > right).length];
-    """
-    wait(lambda: drawn.execute_script(script)[0] >= 3)
-    assert drawn.execute_script(script)[1:] == [0, 0]
 
 
 def test_a_runs_page_begins_with_its_best_student(browser, report, lines):
@@ -305,8 +292,6 @@ def test_every_index_is_listed_when_asked_for(opened, records):
     assert len(rows) == measured and summary.text == f"Every index: {measured}" and fits(opened)
     ivf = next(row.text for row in rows if "ivf" in row.text)
     assert "nlist 1,024, nprobe 5" in ivf and "82.0" in ivf
-    lines = opened.find_elements(By.CSS_SELECTOR, "#indexes tbody tr")
-    assert 10 <= len(lines) < 19
 
 
 @pytest.mark.skipif(
@@ -414,9 +399,9 @@ def test_figures_are_drawn_without_an_error_or_a_request(drawn):
 
 def test_dark_theme_redraws_the_figures(drawn):
     def colour():
-        return drawn.execute_script("return getComputedStyle(document.querySelector('.canvas .annotation-text')).fill")
+        return drawn.execute_script("return getComputedStyle(document.querySelector('.canvas .legendtext')).fill")
 
-    wait(lambda: drawn.find_elements(By.CSS_SELECTOR, ".canvas .annotation-text"))
+    wait(lambda: drawn.find_elements(By.CSS_SELECTOR, ".canvas .legendtext"))
     light = colour()
     media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     drawn.execute_cdp_cmd("Emulation.setEmulatedMedia", media)

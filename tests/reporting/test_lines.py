@@ -28,7 +28,7 @@ def with_dev(record, value):
 
 
 def told(lines):
-    return [(line.row.name, line.row.record.quantisation, len(line.codes), line.kind) for line in lines.lines]
+    return [(line.row.name, line.row.record.quantisation, len(line.codes), line.kind) for line in lines]
 
 
 def test_codes_are_folded_and_references_stand_on_top(make_score):
@@ -49,7 +49,7 @@ def test_codes_are_folded_and_references_stand_on_top(make_score):
         ("worse", "int8", 1, "encoder"),
         ("random", "int8", 1, "other"),
     ]
-    assert sum(len(line.rows) for line in lines.lines) == len(records)
+    assert sum(len(line.rows) for line in lines) == len(records)
 
 
 def test_the_form_that_stands_for_an_encoder_is_chosen_on_dev(make_score):
@@ -62,17 +62,3 @@ def test_the_form_that_stands_for_an_encoder_is_chosen_on_dev(make_score):
     # What is recommended stands for its encoder, whatever else there is.
     taken = [row for row in apart.rows if row.record.quantisation == "int8"]
     assert told(encoder_lines(apart, taken)) == [("s", "int8", 1, "encoder")]
-
-
-def test_a_baseline_that_was_also_swept_is_one_row(make_score):
-    baseline = {"role": "baseline", "method": "pca", "trial": None, "model": "", "start": "teacher (frozen)"}
-    records = [
-        *forms(make_score, "PCA d=64", 74.0, codes=("int8",), **baseline),
-        *forms(make_score, "PCA d=64, swept", 74.001, codes=("int8",), method="pca", run="swept"),
-        *forms(make_score, "another", 74.2, codes=("int8",), method="pca", run="other"),
-    ]
-    board = leaderboard(records)
-    lines = encoder_lines(board)
-    assert told(lines) == [("PCA d=64", "int8", 0, "reference"), ("another", "int8", 0, "encoder")]
-    twin = next(row for row in board.rows if row.name == "PCA d=64, swept")
-    assert lines.place(twin) == next(row.anchor for row in board.rows if row.name == "PCA d=64")

@@ -10,14 +10,11 @@ import pytest
 
 from distilbench.reporting import colours
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.quality_figures import (
     compute_quality,
     compute_speed,
-    draw_quality,
-    draw_speed,
-    quality_caption,
-    speed_caption,
+    draw_trade_off,
+    trade_off_caption,
 )
 
 # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB.
@@ -31,8 +28,7 @@ HOSTILE = "</script><b>&%{x}"
 
 
 def quality(records, taken=()):
-    board = leaderboard(records)
-    return compute_quality(board, encoder_lines(board), taken)
+    return compute_quality(leaderboard(records), taken)
 
 
 def speed(*records):
@@ -40,15 +36,7 @@ def speed(*records):
 
 
 def drawn(data, palette=colours.LIGHT):
-    return json.loads((draw_quality if hasattr(data, "methods") else draw_speed)(data, palette).to_json())
-
-
-def marks(figure):
-    return [trace for trace in figure["data"] if trace["mode"] == "markers"]
-
-
-def notes(figure):
-    return figure["layout"].get("annotations", [])
+    return json.loads(draw_trade_off(data, palette).to_json())
 
 
 def linear(colour):
@@ -77,42 +65,38 @@ def test_no_two_methods_look_alike_and_each_looks_the_same_everywhere():
 
 def test_every_row_is_a_mark_that_leads_to_its_row(make_study):
     board = leaderboard(make_study())
-    data = compute_quality(board, encoder_lines(board))
-    anchors = {row.anchor for row in board.rows if row.record.role != "teacher"}
-    assert {mark.shows for mark in data.marks} == anchors
-    assert data.share and [(mark.bytes, mark.y) for mark in data.teachers] == [(1536, 100.0)]
+    data = compute_quality(board, board.rows[1:3])
+    anchors = {row.anchor for row in board.rows}
+    assert {mark.row.anchor for mark in data.marks} == anchors and data.omitted == 0
     figure = drawn(data)
     assert {anchor for trace in figure["data"] for anchor in trace.get("customdata", ())} == anchors
-    names = [label["text"] for label in notes(figure)]
-    assert names == ["<b>Teacher</b>", "<b>PCA</b>", "<b>our front</b>"]
-    assert [trace["name"] for trace in figure["data"] if trace["showlegend"]] == ["hpd", "mcr2", "random-projection"]
-    coloured = {trace["name"]: trace["marker"]["color"] != colours.LIGHT.faint for trace in marks(figure)}
-    assert coloured == {"hpd": True, "mcr2": True, "PCA": True, "random-projection": False}
+    names = [trace["name"] for trace in figure["data"]]
+    assert names[-3:] == ["best students", "best baselines", "recommended"]
+    assert {"hpd", "mcr2", "PCA", "random-projection", "teacher and its codes"} <= {*names}
+    assert figure["data"][-1]["y"] == [row.test.value for row in board.rows[1:3]]
 
 
-def test_fronts_and_lines_are_chosen_on_dev(make_score):
+def test_fronts_are_chosen_on_dev(make_score):
     def with_dev(record, value):
         scores = [s.model_copy(update={"value": value}) if s.split == "dev" else s for s in record.scores]
         return record.model_copy(update={"scores": scores})
 
-    students = [
-        with_dev(make_score("small", 70.0, dim=16), 70.0),
-        with_dev(make_score("lucky on test", 90.0, dim=32), 60.0),
-        with_dev(make_score("large", 75.0, dim=64), 80.0),
-    ]
-    assert quality(students).front == ((64, pytest.approx(68.5)), (256, pytest.approx(73.5)))
-    of_one_size = [
-        with_dev(make_score(f"PCA {n}", 70.0 + n, method="pca", role="baseline"), 70.0 - n) for n in range(2)
-    ]
-    [method] = quality(of_one_size).methods
-    assert len(method.marks) == 2 and method.line == ((256, pytest.approx(68.5)),)
+    pca = {"method": "pca", "role": "baseline"}
+    data = quality(
+        [
+            with_dev(make_score("small", 70.0, dim=16), 70.0),
+            with_dev(make_score("lucky on test", 90.0, dim=32), 60.0),
+            with_dev(make_score("large", 75.0, dim=64), 80.0),
+            with_dev(make_score("PCA 0", 70.0, **pca), 70.0),
+            with_dev(make_score("PCA 1", 71.0, **pca), 69.0),
+        ]
+    )
+    assert data.fronts["best students"] == ((64, pytest.approx(68.5)), (256, pytest.approx(73.5)))
+    assert data.fronts["best baselines"] == ((256, pytest.approx(68.5)),)
 
 
-def test_without_a_teacher_it_is_the_score_itself(make_score):
-    data = quality([make_score("s", 75.0)])
-    assert not data.share and data.methods[0].marks[0].y == pytest.approx(73.5)
-    assert "percent of the teacher" not in quality_caption(data)
-    assert drawn(quality([]))["data"] == []
+def test_nothing_to_draw():
+    assert quality([]).marks == () == speed().marks and drawn(quality([]))["data"][0]["x"] == []
 
 
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
@@ -131,31 +115,13 @@ def test_the_front_of_quality_and_speed_by_hand(make_score):
         make_score("not timed", 90.0),
         make_score("no average", 95.0, skip=("STS12",), latency_ms=0.1),
     )
-    assert [(s, mark.row.name) for s, mark in data.marks] == [(125, "slow"), (1000, "fast"), (500, "beaten")]
-    assert data.front == ((125, pytest.approx(78.5)), (1000, pytest.approx(68.5)))
-    assert data.omitted == 1 and "not drawn: 1." in speed_caption(data)
+    assert sorted((mark.x, mark.row.name) for mark in data.marks) == [(125, "slow"), (500, "beaten"), (1000, "fast")]
+    assert data.fronts["best students"] == ((1000, pytest.approx(68.5)), (125, pytest.approx(78.5)))
+    assert data.omitted == 2 and "at all: 2." in trade_off_caption(data)
 
 
 def test_times_of_two_devices_do_not_mix_and_are_means_over_seeds(make_score):
     seeds = [make_score("a", 70.0, seed=s, record_id=f"a{s}", latency_ms=ms) for s, ms in enumerate((1.0, None, 2.0))]
     other = make_score().provenance.model_copy(update={"device": "Another CPU"})
     data = speed(*seeds, make_score("b", 71.0, latency_ms=2.0), make_score("c", 72.0, latency_ms=0.1, provenance=other))
-    assert sorted((s, mark.row.name) for s, mark in data.marks) == [(500, "b"), (750, "a")] and data.omitted == 1
-    assert drawn(speed())["data"][0]["x"] == [] and speed().marks == ()
-
-
-def test_the_best_of_each_kind_has_its_name(make_score):
-    def student(name, value, ms, **more):
-        chosen = {"record_id": f"{name} {value}", "latency_ms": ms, "hyperparameters": {"student": name}}
-        return make_score(f"HPD ({name})", value, **(chosen | more))
-
-    records = [
-        student("static", 70.0, 0.010),
-        student("static", 72.0, 0.011),
-        student("auto:2", 75.0, 2.0),
-        make_score("head", 79.0, record_id="h", latency_ms=6.0, start="teacher (frozen)"),
-    ]
-    names = {note["text"]: round(10 ** note["x"]) for note in notes(drawn(speed(*records)))}
-    assert names == {"<b>teacher</b>": 167, "<b>auto:2</b>": 500, "<b>static</b>": 90_909}
-    for few_or_many in ([records[0]], [student(f"s{n}", 70.0, 2.0**n) for n in range(9)]):
-        assert not notes(drawn(speed(*few_or_many)))
+    assert sorted((mark.x, mark.row.name) for mark in data.marks) == [(500, "b"), (750, "a")] and data.omitted == 1

@@ -401,14 +401,8 @@ function drawAll(theme) {
     }
     const note = place.querySelector(".absent");
     if (note) note.remove();
-    if (narrow.matches && figure.layout.annotations) {
-      figure.layout.annotations = figure.layout.annotations.filter(({ name }) => name !== "recommended");
-      for (const label of figure.layout.annotations) label.font.size = 10;
-      figure.layout.margin.r = Math.round(figure.layout.margin.r * 0.8);
-    }
     if (narrow.matches) thin(figure.layout.xaxis);
     window.Plotly.react(place, figure.data, figure.layout, { responsive: true, displayModeBar: false });
-    separate(place);
     if (!place.dataset.heard) {
       place.dataset.heard = "yes";
       place.on("plotly_click", (event) => {
@@ -424,24 +418,6 @@ function thin(axis) {
   if (!axis || axis.type !== "log" || !Array.isArray(axis.tickvals)) return;
   const every = Math.ceil(axis.tickvals.length / 5);
   for (const key of ["tickvals", "ticktext"]) if (axis[key]) axis[key] = axis[key].filter((_, n) => n % every === 0);
-}
-
-// Names at the ends of lines that would hide each other in this width are moved down.
-function separate(place) {
-  const names = (place.layout.annotations || [])
-    .map((note, n) => ({ n, note, box: place.querySelector(`.annotation[data-index="${n}"]`) }))
-    .filter(({ note, box }) => box && note.bordercolor)
-    .map(({ n, box }) => ({ n, moved: 0, ...box.getBoundingClientRect().toJSON() }))
-    .sort((a, b) => a.top - b.top);
-  names.forEach((name, at) => {
-    for (const above of names.slice(0, at)) {
-      const beside = name.left < above.right && above.left < name.right;
-      const down = beside ? above.bottom + above.moved + 1 - (name.top + name.moved) : 0;
-      if (down > 0 && name.bottom + name.moved > above.top + above.moved) name.moved += down;
-    }
-  });
-  const shifts = names.filter(({ moved }) => moved).map(({ n, moved }) => [`annotations[${n}].yshift`, -moved]);
-  if (shifts.length) window.Plotly.relayout(place, Object.fromEntries(shifts));
 }
 
 function drawCurrent() {
