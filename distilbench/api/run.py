@@ -154,7 +154,7 @@ class Run:
                 f"figure {name!r}: the run has no such figure; expected one of {', '.join(plots)}{several}"
             )
         plot = plots[name]
-        figure = go.Figure(json.loads(plot.themes)["light"])
+        figure = go.Figure(json.loads(plot.figure))
         figure.update_layout(title=plot.title, margin={"t": 72}, paper_bgcolor="white", plot_bgcolor="white")
         return figure
 

@@ -6,7 +6,7 @@ Every row takes part that can be used: students, baselines, and the teacher with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME, TrialRecord
@@ -22,11 +22,8 @@ KEPT_PERCENT = 95
 FEW_BYTES = 64
 FASTER = 1.1
 """Times the teacher's sentences per second, from which a row counts as faster: less is within what timing varies by."""
-MANY_TIMES = 10
-"""The teacher's sentences per second: what "fast" means of a student in few bytes."""
 BEST, SMALLEST, SMALL = "Best quality", f"Smallest that keeps {KEPT_PERCENT} %", f"Best in {FEW_BYTES} bytes"
-FASTEST, LIGHTEST = f"Fastest that keeps {KEPT_PERCENT} %", f"Smallest model that keeps {KEPT_PERCENT} %"
-SMALL_AND_FAST, TRAINED = f"Best in {FEW_BYTES} bytes and {MANY_TIMES} times as fast", "Best trained student"
+FASTEST, TRAINED = f"Fastest that keeps {KEPT_PERCENT} %", "Best trained student"
 
 
 class ServingBudget(NamedTuple):
@@ -91,17 +88,15 @@ def choose(board: Leaderboard, compared: Comparison, serving: ServingCosts) -> d
     top = max((speeds[row.anchor] for row in quick), default=0.0)
     small = [row for row in rows if row.record.bytes_per_vector <= FEW_BYTES]
 
-    def least(rows: Iterable[Row], cost: Callable[[Row], float | None]) -> Row | None:
-        known = [(value, row) for row in rows if (value := cost(row)) is not None]
-        return min(known, key=lambda one: (one[0], *_worse(board, one[1])), default=(0.0, None))[1]
-
     found = {
         BEST: best_of(board, rows or candidates(board), compared),
-        SMALLEST: least(keeping, lambda row: row.record.bytes_per_vector),
+        SMALLEST: min(keeping, key=lambda row: (row.record.bytes_per_vector, *_worse(board, row)), default=None),
         SMALL: best_of(board, small, compared),
-        FASTEST: least((row for row in quick if speeds[row.anchor] * 1.02 >= top), lambda _: 0.0),
-        LIGHTEST: least(keeping, model_bytes),
-        SMALL_AND_FAST: best_of(board, [row for row in small if speeds[row.anchor] >= MANY_TIMES], compared),
+        FASTEST: min(
+            (row for row in quick if speeds[row.anchor] * 1.02 >= top),
+            key=lambda row: _worse(board, row),
+            default=None,
+        ),
         TRAINED: best_of(board, [row for row in rows if is_trained(row)], compared),
     }
     return {need: row for need, row in found.items() if row is not None}

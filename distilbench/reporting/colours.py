@@ -36,6 +36,8 @@ DARK = Palette(
     surface="#1b1f24",
     hues=("#5b9df0", "#f07b3c", "#2fbf92", "#d97fb8", "#f0cb5a", "#a9ddf7"),
 )
+DARK_OF = {**dict(zip(LIGHT[:5], DARK[:5], strict=True)), **dict(zip(LIGHT.hues, DARK.hues, strict=True))}
+"""By each light colour the dark one: figures are drawn in light colours, and a page's script replaces them."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
 
 _LOOKS: Mapping[str, tuple[int, str]] = {
@@ -73,16 +75,16 @@ class Look(NamedTuple):
     dash: str
 
 
-def method_look(method: str, role: str, palette: Palette) -> Look:
+def method_look(method: str, role: str) -> Look:
     """The same on every page, whatever else is drawn. A method that is not known here has one of the first four hues."""
     if role == "teacher":
-        return Look(_NAMES["teacher"], palette.ink, "diamond-open", "dot")
+        return Look(_NAMES["teacher"], LIGHT.ink, "diamond-open", "dot")
     hue, symbol = _LOOKS.get(method, (sum(method.encode()) % 4, SYMBOLS[4 + sum(method.encode()) % 3]))
     baseline = role == "baseline"
     name = _NAMES.get(method, method)
-    return Look(name, palette.hues[hue], f"{symbol}-open" if baseline else symbol, "dash" if baseline else "solid")
+    return Look(name, LIGHT.hues[hue], f"{symbol}-open" if baseline else symbol, "dash" if baseline else "solid")
 
 
-def kind_colour(place: int, palette: Palette) -> str:
+def kind_colour(place: int) -> str:
     """The colour of the `place`-th thing that is no method, such as a group of trials; grey after the six."""
-    return palette.hues[place] if place < len(palette.hues) else palette.faint
+    return LIGHT.hues[place] if place < len(LIGHT.hues) else LIGHT.faint

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from distilbench.reporting.colours import Palette
+from distilbench.reporting.colours import LIGHT
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MOST_DOUBLINGS = 12
@@ -20,13 +20,13 @@ def plain(text: str, longest: int = 60) -> str:
     return html.escape(cut, quote=False)
 
 
-def frame(figure: go.Figure, palette: Palette, x_title: str | None = None, y_title: str | None = None) -> None:
-    """Give a figure a see-through ground, the theme's colours, its legend above; None keeps the axes' own titles."""
+def frame(figure: go.Figure, x_title: str | None = None, y_title: str | None = None) -> None:
+    """Give a figure a see-through ground, colours, its legend above; None keeps the axes' own titles."""
     axis = {
-        "gridcolor": palette.grid,
-        "linecolor": palette.grid,
+        "gridcolor": LIGHT.grid,
+        "linecolor": LIGHT.grid,
         "zeroline": False,
-        "tickfont": {"color": palette.muted},
+        "tickfont": {"color": LIGHT.muted},
         "automargin": True,
     }
     figure.update_layout(
@@ -34,13 +34,13 @@ def frame(figure: go.Figure, palette: Palette, x_title: str | None = None, y_tit
         title=None,
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": _FONT, "size": 13, "color": palette.ink},
+        font={"family": _FONT, "size": 13, "color": LIGHT.ink},
         margin={"l": 12, "r": 12, "t": 8, "b": 8},
         hovermode="closest",
         hoverlabel={
-            "bgcolor": palette.surface,
-            "bordercolor": palette.grid,
-            "font": {"family": _FONT, "color": palette.ink},
+            "bgcolor": LIGHT.surface,
+            "bordercolor": LIGHT.grid,
+            "font": {"family": _FONT, "color": LIGHT.ink},
             "align": "left",
         },
         legend={
@@ -52,7 +52,7 @@ def frame(figure: go.Figure, palette: Palette, x_title: str | None = None, y_tit
             "bgcolor": "rgba(0,0,0,0)",
         },
     )
-    small = {"size": 12, "color": palette.muted}
+    small = {"size": 12, "color": LIGHT.muted}
     figure.update_xaxes(**axis, showgrid=False, title={"font": small, "standoff": 12})
     figure.update_yaxes(**axis, title={"font": small, "standoff": 10})
     if x_title is not None:

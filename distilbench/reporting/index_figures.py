@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from distilbench.codes import FAMILIES, family_of
 from distilbench.progress.tally import finite
 from distilbench.reporting.board import CostRow
-from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
+from distilbench.reporting.colours import SYMBOLS, kind_colour
 from distilbench.reporting.drawing import frame, log_axis, plain
 from distilbench.reporting.formats import index_setting, set_name
 from distilbench.reporting.serving import Setting, setting_of, setting_text
@@ -56,7 +56,7 @@ class IndexTimes(NamedTuple):
 def compute_index_times(rows: Sequence[CostRow], limit: int = MOST_POINTS) -> IndexTimes:
     """Take the rows of `board.index_rows` that were measured in the most common setting, test splits first.
 
-    Beyond `limit` points the encoders further down the board are left out, each with all of its indexes.
+    Beyond `limit` points those of encoders further down the board are left out.
     """
     measured = [(*point, row) for row in rows if (point := _point(row))]
     counts = Counter(setting_of(row.cost) for _, _, row in measured)
@@ -64,13 +64,7 @@ def compute_index_times(rows: Sequence[CostRow], limit: int = MOST_POINTS) -> In
         return IndexTimes((), None, 0, 0)
     common = max(counts, key=lambda s: (counts[s], s[1] == "test", s[2], -s[3]))
     comparable = [point for point in measured if setting_of(point[2].cost) == common]
-    drawn_rows, points = set[str](), 0
-    for anchor, count in Counter(row.row.anchor for _, _, row in comparable).items():
-        if drawn_rows and points + count > limit:
-            break
-        drawn_rows.add(anchor)
-        points += count
-    drawn = tuple(point for point in comparable if point[2].row.anchor in drawn_rows)
+    drawn = tuple(comparable[:limit])
     return IndexTimes(drawn, common, len(measured) - len(comparable), len(comparable) - len(drawn))
 
 
@@ -89,7 +83,7 @@ def index_times_caption(data: IndexTimes) -> str:
     return " ".join(parts)
 
 
-def draw_index_times(data: IndexTimes, palette: Palette = LIGHT) -> go.Figure:
+def draw_index_times(data: IndexTimes) -> go.Figure:
     """A marker per kind of index, and a colour for the first six, the same in every figure; time on a logarithmic axis."""
     figure = go.Figure()
     for i, kind in enumerate(KINDS):
@@ -101,7 +95,7 @@ def draw_index_times(data: IndexTimes, palette: Palette = LIGHT) -> go.Figure:
                 mode="markers",
                 name=kind,
                 marker={
-                    "color": kind_colour(i, palette),
+                    "color": kind_colour(i),
                     "symbol": SYMBOLS[i % len(SYMBOLS)] + ("-open" if i >= len(SYMBOLS) else ""),
                     "size": 8,
                     "opacity": 0.7,
@@ -109,7 +103,7 @@ def draw_index_times(data: IndexTimes, palette: Palette = LIGHT) -> go.Figure:
                 hovertext=[_hover(*point) for point in points],
                 hoverinfo="text",
             )
-    frame(figure, palette, "ms per 1,000 queries (log scale)", "Exact first 10 found, %")
+    frame(figure, "ms per 1,000 queries (log scale)", "Exact first 10 found, %")
     log_axis(figure)
     return figure
 

@@ -187,7 +187,6 @@ def render_page(
         trials=sum(run.trials for run in runs),
         sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
         runs=runs,
-        changes=run_facts.changed(runs),
         newest=max((record.provenance.created_at for record in records), default=""),
         plots=plots,
         exports=exports,

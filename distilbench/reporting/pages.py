@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from distilbench.reporting.colours import DARK_OF
 from distilbench.reporting.formats import FILTERS
 from distilbench.reporting.study_file import RECORDS
 from distilbench.storage.files import atomic_path
@@ -37,7 +39,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(FILTERS)
-    environment.globals.update(policy=Markup(POLICY.replace("'", "&#39;")), plotly_file=PLOTLY_FILE)
+    environment.globals.update(
+        policy=Markup(POLICY.replace("'", "&#39;")), plotly_file=PLOTLY_FILE, dark_of=json.dumps(DARK_OF)
+    )
     environment.globals.update(style_file=STYLE_FILE, script_file=SCRIPT_FILE, records_file=RECORDS)
     return environment
 

@@ -1,9 +1,9 @@
-"""Which figures stand on which page, each drawn in both themes."""
+"""Which figures stand on which page, as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.board import Leaderboard, Row, index_rows
-from distilbench.reporting.colours import DARK, LIGHT, Palette
 from distilbench.reporting.index_figures import compute_index_times, draw_index_times, index_times_caption
 from distilbench.reporting.quality_figures import (
     compute_quality,
@@ -25,14 +24,14 @@ from distilbench.reporting.search_figures import search_figures
 class Plot(NamedTuple):
     """A figure's place in a page.
 
-    `themes` is JSON: the Plotly figure in light colours, and what is another in the dark ones, as pairs of path and value.
+    `figure` is JSON: the Plotly figure in light colours.
     `wide`: it takes the whole width of the page.
     """
 
     name: str
     title: str
     caption: str
-    themes: Markup
+    figure: Markup
     wide: bool = False
 
 
@@ -43,27 +42,25 @@ def board_plots(board: Leaderboard, taken: Sequence[Row] = ()) -> dict[str, Plot
     plots = []
     if quality.marks:
         title, caption = "Quality against bytes per vector", trade_off_caption(quality)
-        plots.append(plot_of("quality-bytes", title, caption, lambda p: draw_trade_off(quality, p), wide=True))
+        plots.append(plot_of("quality-bytes", title, caption, draw_trade_off(quality), wide=True))
     if len(speed.marks) > 1:
         title, caption = "Quality against sentences per second", trade_off_caption(speed)
-        plots.append(plot_of("quality-speed", title, caption, lambda p: draw_trade_off(speed, p)))
+        plots.append(plot_of("quality-speed", title, caption, draw_trade_off(speed)))
     if indexes.points:
         title, caption = "What an index finds, and how fast", index_times_caption(indexes)
-        plots.append(plot_of("index-time", title, caption, lambda p: draw_index_times(indexes, p)))
+        plots.append(plot_of("index-time", title, caption, draw_index_times(indexes)))
     return {plot.name: plot for plot in plots}
 
 
 def search_plots(records: Sequence[TrialRecord | ScoreRecord]) -> tuple[dict[str, Plot], list[str]]:
     """The figures of one run's search by name, and why those that one may expect are not there."""
     figures, absent = search_figures(records)
-    return {f.name: plot_of(f.name, f.title, f.caption, f.draw, wide=f.wide) for f in figures}, absent
+    return {f.name: plot_of(*f) for f in figures}, absent
 
 
-def plot_of(name: str, title: str, caption: str, draw: Callable[[Palette], go.Figure], *, wide: bool = False) -> Plot:
-    """The figure, drawn in both themes."""
-    light, dark = (_rounded(json.loads(draw(palette).to_json())) for palette in (LIGHT, DARK))
-    themes = {"light": light, "dark": list(_changes(light, dark, ()))}
-    return Plot(name, title, caption, Markup(script_json(themes)), wide)
+def plot_of(name: str, title: str, caption: str, figure: go.Figure, *, wide: bool = False) -> Plot:
+    """The figure as a page has it."""
+    return Plot(name, title, caption, Markup(script_json(_rounded(json.loads(figure.to_json())))), wide)
 
 
 def script_json(value: Any) -> str:
@@ -78,15 +75,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(part) for key, part in value.items()}
     return [_rounded(part) for part in value] if isinstance(value, list) else value
-
-
-def _changes(one: Any, other: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """What makes `one` the `other`: the path of each value that differs, and the other's value there."""
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        for key in one:
-            yield from _changes(one[key], other[key], (*path, key))
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for place, (left, right) in enumerate(zip(one, other, strict=True)):
-            yield from _changes(left, right, (*path, place))
-    elif one != other:
-        yield path, other

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from distilbench.reporting.board import DEV, Leaderboard, Row, competes
-from distilbench.reporting.colours import LIGHT, Look, Palette, method_look
+from distilbench.reporting.colours import LIGHT, Look, method_look
 from distilbench.reporting.drawing import doubling_ticks, frame, log_axis, plain, span
 from distilbench.reporting.formats import short
 from distilbench.reporting.serving import serving_costs
@@ -83,27 +83,25 @@ def trade_off_caption(data: TradeOff) -> str:
     return " ".join(parts)
 
 
-def draw_trade_off(data: TradeOff, palette: Palette = LIGHT) -> go.Figure:
+def draw_trade_off(data: TradeOff) -> go.Figure:
     """The cost on a logarithmic axis, a look for each method, the fronts as lines, rings around what is recommended."""
     figure = go.Figure()
     methods: dict[tuple[str, str], list[Mark]] = {}
     for mark in data.marks:
         methods.setdefault((mark.row.record.method, mark.row.record.role), []).append(mark)
     for key, marks in sorted(methods.items()):
-        _add_marks(figure, method_look(*key, palette), marks)
+        _add_marks(figure, method_look(*key), marks)
     for (name, front), dash in zip(data.fronts.items(), ("solid", "dot"), strict=True):
         x, y = zip(*front, strict=True) if front else ((), ())
-        line = {"color": palette.ink, "width": 2, "dash": dash}
+        line = {"color": LIGHT.ink, "width": 2, "dash": dash}
         figure.add_scatter(x=x, y=y, mode="lines", name=name, line=line, hoverinfo="skip", showlegend=bool(front))
     if data.taken:
         x, y = zip(*data.taken, strict=True)
-        ring = {"symbol": "circle-open", "size": 19, "color": palette.ink, "line": {"width": 2.2}}
+        ring = {"symbol": "circle-open", "size": 19, "color": LIGHT.ink, "line": {"width": 2.2}}
         figure.add_scatter(x=x, y=y, mode="markers", name="recommended", marker=ring, hoverinfo="skip")
     measure = data.score.split(" x 100")[0]
     y_title = f"Test {measure}" if len(measure) <= LONGEST else "Test score"
-    frame(
-        figure, palette, "Sentences per second (log scale)" if data.device else "Bytes per vector (log scale)", y_title
-    )
+    frame(figure, "Sentences per second (log scale)" if data.device else "Bytes per vector (log scale)", y_title)
     if data.device:
         log_axis(figure)
     else:

@@ -1,10 +1,9 @@
-"""What is known of each run of a report, and what differs between several."""
+"""What is known of each run of a report."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from distilbench.storage.files import bound_config, flat
 
 FOLDER = "runs"
 PREPARED = "prepared"
-ABSENT = "—"
 
 
 class RunFacts(NamedTuple):
@@ -45,13 +43,6 @@ class RunFacts(NamedTuple):
     rows: int
     provenances: tuple[Provenance, ...]
     described: RunRecord
-
-
-class Changed(NamedTuple):
-    """A setting that not all runs have in common, and each run's value."""
-
-    key: str
-    values: tuple[str, ...]
 
 
 def run_file(run: str) -> str:
@@ -98,29 +89,6 @@ def run_facts(
             )
         )
     return tuple(facts)
-
-
-def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:
-    """What differs between runs of known configuration: settings, then commit, device and versions of their records."""
-    if len(runs) < 2:
-        return ()
-    configs = [{**run.described.config, **_origin(run)} for run in runs]
-    changes = []
-    for key in dict.fromkeys(key for config in configs for key in config):
-        values = [config.get(key, ABSENT) for config in configs]
-        if any(value != values[0] for value in values):
-            changes.append(Changed(key, tuple(v if isinstance(v, str) else json.dumps(v, default=str) for v in values)))
-    return tuple(changes)
-
-
-def _origin(run: RunFacts) -> dict[str, str]:
-    origins = {
-        "commit": dict.fromkeys(p.commit or "outside a checkout" for p in run.provenances),
-        "device": dict.fromkeys(p.device for p in run.provenances),
-    }
-    for name in sorted({name for p in run.provenances for name in p.versions}):
-        origins[f"version of {name}"] = dict.fromkeys(p.versions.get(name, ABSENT) for p in run.provenances)
-    return {key: ", ".join(values) for key, values in origins.items()}
 
 
 def _described(folder: Path) -> RunRecord | None:

@@ -6,7 +6,7 @@ import json
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import optuna
@@ -18,31 +18,29 @@ from optuna.trial import TrialState
 from distilbench.choices import QUALITY
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.colours import Palette, kind_colour
+from distilbench.reporting.colours import LIGHT, kind_colour
 from distilbench.reporting.drawing import doubling_ticks, frame, plain, span
 from distilbench.reporting.trainings import unique_trials
 from distilbench.search.objectives import OBJECTIVES
 
 LEAST_TRIALS = 10
-"""Completed trials that importance and slices need."""
+"""Completed trials that importance needs."""
 MOST_MARKS = 1000
 """Points of a figure's trace: a browser draws so many without a pause."""
 MOST_TRIALS = 1000
-"""Read for importance and slices, spread over the search: Optuna copies all trials for each parameter."""
+"""Read for importance, spread over the search: Optuna copies all trials for each parameter."""
 MOST_CURVES = 150
 MOST_SIZES = 6
-MOST_SLICES = 4
 DIVERGED = "Of the lowest tenth some may lie below the axis."
 
 
 class SearchFigure(NamedTuple):
-    """A figure that is computed: `draw` makes it in the colours of a theme."""
+    """A figure and what is said of it."""
 
     name: str
     title: str
     caption: str
-    draw: Callable[[Palette], go.Figure]
-    wide: bool = False
+    figure: go.Figure
 
 
 def search_figures(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[list[SearchFigure], list[str]]:
@@ -57,18 +55,14 @@ def search_figures(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[list[S
         return [], []
     figures = [_history(complete), *_front(complete), _curves(trials)]
     if len(complete) < LEAST_TRIALS:
-        found = "is 1" if len(complete) == 1 else f"are {len(complete)}"
-        why = f"The importance and the slices of hyper-parameters need {LEAST_TRIALS} completed trials; here {found}."
+        why = f"The importance of hyper-parameters needs {LEAST_TRIALS} completed trials; here: {len(complete)}."
         return figures, [why]
     places, every_rank = _some(len(complete), MOST_TRIALS), _ranks(complete)
     read, ranks = [complete[place] for place in places], [every_rank[place] for place in places]
-    parameters, several = _parameters(read), len({_size(t) for t in read}) > 1
+    parameters = _parameters(read)
     if not parameters or len(set(ranks)) < 2:
         return figures, ["Hyper-parameter importance was not computed: every trial has the same settings or objective."]
-    ranked = _study(read, parameters, [[rank] for rank in ranks])
-    objective = ranks if several else [_objective(t) or 0.0 for t in read]
-    slices = _slices(_study(read, parameters, [[v] for v in objective]), ranked, several)
-    return [*figures, _importance(ranked, several=several), slices], []
+    return [*figures, _importance(_study(read, parameters, [[rank] for rank in ranks]))], []
 
 
 def _history(complete: Sequence[TrialRecord]) -> SearchFigure:
@@ -82,22 +76,17 @@ def _history(complete: Sequence[TrialRecord]) -> SearchFigure:
         own = [t for t, name in zip(complete, names, strict=True) if name == size]
         study.add_trials([optuna.trial.create_trial(value=_objective(t)) for t in own])
         studies.append(study)
-
-    def draw(palette: Palette) -> go.Figure:
-        figure = optuna.visualization.plot_optimization_history(studies)
-        for place in range(len(studies)):
-            marks, best = figure.data[3 * place : 3 * place + 2]
-            colour = kind_colour(place, palette)
-            marks.update(marker={"color": colour, "size": 6, "opacity": 0.5}, showlegend=False)
-            best.update(line={"color": colour, "width": 2.2, "shape": "hv"}, name=studies[place].study_name)
-        figure.data = [trace for n, trace in enumerate(figure.data) if n % 3 < 2]
-        frame(figure, palette, "Completed trials of the size, in order", "Dev objective (selection)")
-        figure.update_yaxes(range=span(sorted(_objective(t) or 0.0 for t in complete), ()))
-        return _thinned(figure)
-
+    figure = optuna.visualization.plot_optimization_history(studies)
+    for place, study in enumerate(studies):
+        marks, best = figure.data[3 * place : 3 * place + 2]
+        marks.update(marker={"color": kind_colour(place), "size": 6, "opacity": 0.5}, showlegend=False)
+        best.update(line={"color": kind_colour(place), "width": 2.2, "shape": "hv"}, name=study.study_name)
+    figure.data = [trace for n, trace in enumerate(figure.data) if n % 3 < 2]
+    frame(figure, "Completed trials of the size, in order", "Dev objective (selection)")
+    figure.update_yaxes(range=span(sorted(_objective(t) or 0.0 for t in complete), ()))
     part = f" The {MOST_SIZES} sizes with the most trials are drawn." if len(counted) > MOST_SIZES else ""
     caption = f"Dev objective of the completed trials of each size, and the best so far. {DIVERGED}{part}"
-    return SearchFigure("history", "What the search found", caption, draw)
+    return SearchFigure("history", "What the search found", caption, _thinned(figure))
 
 
 def _curves(trials: Sequence[TrialRecord]) -> SearchFigure:
@@ -112,24 +101,20 @@ def _curves(trials: Sequence[TrialRecord]) -> SearchFigure:
     for t in drawn:
         values = {rung.step: v for rung in t.rungs if (v := finite(rung.objective)) is not None}
         study.add_trial(optuna.trial.create_trial(state=TrialState.PRUNED, intermediate_values=values))
-
-    def draw(palette: Palette) -> go.Figure:
-        figure = optuna.visualization.plot_intermediate_values(study)
-        for t, trace in zip(drawn, figure.data, strict=True):
-            colour = palette.muted if t.state == "PRUNED" else kind_colour(0, palette)
-            width = 2.6 if t.number in strong else 0.8
-            trace.update(name=f"Trial {t.number}", line={"color": colour, "width": width}, marker={"size": 4})
-            trace.update(opacity=1.0 if t.number in strong else 0.45)
-        frame(figure, palette, "Optimiser steps of the trial", "Dev objective (selection)")
-        heights = sorted(v for trial in study.trials for v in trial.intermediate_values.values())
-        figure.update_yaxes(range=span(heights, ()))
-        return figure
-
+    figure = optuna.visualization.plot_intermediate_values(study)
+    for t, trace in zip(drawn, figure.data, strict=True):
+        colour = LIGHT.muted if t.state == "PRUNED" else kind_colour(0)
+        width = 2.6 if t.number in strong else 0.8
+        trace.update(name=f"Trial {t.number}", line={"color": colour, "width": width}, marker={"size": 4})
+        trace.update(opacity=1.0 if t.number in strong else 0.45)
+    frame(figure, "Optimiser steps of the trial", "Dev objective (selection)")
+    heights = sorted(v for trial in study.trials for v in trial.intermediate_values.values())
+    figure.update_yaxes(range=span(heights, ()))
     part = f" Drawn: {len(drawn):,} of {len(drawable):,} trials." if len(drawn) < len(drawable) else ""
     caption = (
         f"Dev objective of the trials at each rung; grey ones were stopped. Strong: the best of each size. {DIVERGED}"
     )
-    return SearchFigure("curves", "Learning curves", caption + part, draw)
+    return SearchFigure("curves", "Learning curves", caption + part, figure)
 
 
 def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
@@ -142,68 +127,34 @@ def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
     cost = next(name for name in names if name != QUALITY)
     directions = [OBJECTIVES[name].direction for name in names]
     study = _study(valued, {}, [[t.values[name] for name in names] for t in valued], directions)
-
-    def draw(palette: Palette) -> go.Figure:
-        places = names.index(cost), names.index(QUALITY)
-        titles = [f"{cost.capitalize()}, {OBJECTIVES[cost].unit}", "Dev quality (selection)"]
-        figure = optuna.visualization.plot_pareto_front(
-            study, target_names=titles, targets=lambda t: [t.values[p] for p in places]
-        )
-        others, front = figure.data
-        others.marker = {"color": palette.muted, "size": 6, "opacity": 0.5}
-        front.marker = {"color": kind_colour(0, palette), "size": 11}
-        frame(figure, palette)
-        if cost == "bytes":
-            doubling_ticks(figure, [int(trial.values[places[0]]) for trial in study.trials])
-        return _thinned(figure)
-
-    over = " and ".join(names)
-    front = (
-        f"Completed trials: dev quality (selection) against {OBJECTIVES[cost].help.lower()}. Large marks are the front over "
-        f"{over}: no other trial is at least as good in all of them, and better in one."
+    places = names.index(cost), names.index(QUALITY)
+    titles = [f"{cost.capitalize()}, {OBJECTIVES[cost].unit}", "Dev quality (selection)"]
+    figure = optuna.visualization.plot_pareto_front(
+        study, target_names=titles, targets=lambda t: [t.values[p] for p in places]
     )
-    return [SearchFigure("front", "The front of the search", front, draw)]
+    others, front = figure.data
+    others.marker = {"color": LIGHT.muted, "size": 6, "opacity": 0.5}
+    front.marker = {"color": kind_colour(0), "size": 11}
+    frame(figure)
+    if cost == "bytes":
+        doubling_ticks(figure, [int(trial.values[places[0]]) for trial in study.trials])
+    caption = (
+        f"Completed trials: dev quality (selection) against {OBJECTIVES[cost].help.lower()}. Large marks are the front over "
+        f"{' and '.join(names)}: no other trial is at least as good in all of them, and better in one."
+    )
+    return [SearchFigure("front", "The front of the search", caption, _thinned(figure))]
 
 
-def _importance(study: optuna.Study, *, several: bool) -> SearchFigure:
-    bars = optuna.visualization.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
-
-    def draw(palette: Palette) -> go.Figure:
-        figure = go.Figure(bars)
-        figure.update_traces(marker={"color": kind_colour(0, palette)}, hoverinfo="skip", hovertemplate=None)
-        frame(figure, palette, "Importance", "")
-        figure.update_xaxes(showgrid=True, range=[0, 1.15 * max(figure.data[0].x)])
-        return figure
-
+def _importance(study: optuna.Study) -> SearchFigure:
+    figure = optuna.visualization.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+    figure.update_traces(marker={"color": kind_colour(0)}, hoverinfo="skip", hovertemplate=None)
+    frame(figure, "Importance", "")
+    figure.update_xaxes(showgrid=True, range=[0, 1.15 * max(figure.data[0].x)])
     caption = (
         f"PED-ANOVA of {len(study.trials):,} completed trials: how much each hyper-parameter decides whether a trial is "
-        "among the best tenth."
+        "among the best tenth of those of as many bytes."
     )
-    if several:
-        caption += " Trials are ranked among those of as many bytes."
-    return SearchFigure("importance", "Which hyper-parameters matter", caption, draw)
-
-
-def _slices(study: optuna.Study, ranked: optuna.Study, several: bool) -> SearchFigure:
-    """The objective against each of the parameters that matter most."""
-    weights = PedAnovaImportanceEvaluator().evaluate(ranked)
-    names = list(weights)[:MOST_SLICES]
-
-    def draw(palette: Palette) -> go.Figure:
-        title = "Rank among trials of its size, %" if several else "Dev objective"
-        figure = optuna.visualization.plot_slice(study, names, target_name=title)
-        marker = {"color": kind_colour(0, palette), "showscale": False, "size": 5, "opacity": 0.5, "line": {"width": 0}}
-        figure.update_traces(marker=marker)
-        frame(figure, palette)
-        figure.update_layout(width=None)
-        figure.update_yaxes(range=span(sorted(trial.value or 0.0 for trial in study.trials), ()))
-        return _thinned(figure)
-
-    more = f" The {len(names)} that matter most of {len(weights)}." if len(names) < len(weights) else ""
-    caption = (
-        f"Completed trials against each hyper-parameter, all varied at once.{more}{'' if several else ' ' + DIVERGED}"
-    )
-    return SearchFigure("slices", "What each hyper-parameter does", caption, draw, wide=True)
+    return SearchFigure("importance", "Which hyper-parameters matter", caption, figure)
 
 
 def _study(

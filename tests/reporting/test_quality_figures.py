@@ -35,8 +35,8 @@ def speed(*records):
     return compute_speed(leaderboard(records))
 
 
-def drawn(data, palette=colours.LIGHT):
-    return json.loads(draw_trade_off(data, palette).to_json())
+def drawn(data):
+    return json.loads(draw_trade_off(data).to_json())
 
 
 def linear(colour):
@@ -58,9 +58,9 @@ def test_colour_blind_readers_can_tell_the_colours_apart(palette, eyes):
 
 
 def test_no_two_methods_look_alike_and_each_looks_the_same_everywhere():
-    looks = [colours.method_look(method, "student", colours.LIGHT) for method in colours._LOOKS]
+    looks = [colours.method_look(method, "student") for method in colours._LOOKS]
     assert len({(look.colour, look.symbol) for look in looks}) == len(looks)
-    assert colours.method_look("own", "student", colours.LIGHT) == colours.method_look("own", "student", colours.LIGHT)
+    assert colours.method_look("own", "student") == colours.method_look("own", "student")
 
 
 def test_every_row_is_a_mark_that_leads_to_its_row(make_study):
@@ -99,11 +99,10 @@ def test_nothing_to_draw():
     assert quality([]).marks == () == speed().marks and drawn(quality([]))["data"][0]["x"] == []
 
 
-@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
-def test_hostile_names(make_score, palette):
+def test_hostile_names(make_score):
     record = make_score(HOSTILE, method=HOSTILE, latency_ms=1.0)
     for data in (quality([record]), speed(record)):
-        text = json.dumps(drawn(data, palette))
+        text = json.dumps(drawn(data))
         assert "</script" not in text and "&lt;/script&gt;" in text
 
 

@@ -1,4 +1,4 @@
-"""What is known of a run, and what differs between several."""
+"""What is known of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from distilbench.records import append_records
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.page import write_report
-from distilbench.reporting.run_facts import changed, run_facts, run_file
+from distilbench.reporting.run_facts import run_facts, run_file
 from distilbench.reporting.run_page import render_run
 from distilbench.stage_times import TIMINGS, StageTiming
 from distilbench.storage.files import write_json
@@ -130,16 +130,3 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
     (folders[0] / "prepared" / "layer-rankings.json").write_text("half")
     a = run_facts(records, board, folders)[0]
     assert a.described.rankings == () and "Layers of the students" not in page_of(a)
-
-
-def test_only_what_differs_is_listed(two_runs):
-    records, folders = two_runs(b={"fixed": {"batch_size": 64}})
-    found = {c.key: c.values for c in changed(run_facts(records, leaderboard(records), folders))}
-    assert found == {
-        "parameters.lr.low": ("0.0001", "0.001"),
-        "fixed.batch_size": ("—", "64"),
-        "commit": ("0123abc+changes", "fff"),
-        "version of synthetic": ("0.0", "1.0"),
-    }
-    one = [r for r in records if r.run == "a"]
-    assert changed(run_facts(one, leaderboard(one), folders[:1])) == ()

@@ -379,15 +379,12 @@ if (everyIndex) {
 
 // ---- figures, in the colours of the theme; on paper always in the light ones
 
-// The light figure is whole; the dark one is written as what differs, pairs of path and value.
+// Figures are written in light colours; the document names the dark one of each.
 function figureOf(name, theme) {
-  const { light, dark: changes } = JSON.parse(byId("data-" + name).textContent);
-  if (theme === "light") return light;
-  for (const [path, value] of changes) {
-    const last = path.pop();
-    path.reduce((part, key) => part[key], light)[last] = value;
-  }
-  return light;
+  let text = byId("data-" + name).textContent;
+  const pairs = theme === "dark" ? Object.entries(JSON.parse(root.dataset.dark)) : [];
+  for (const [light, instead] of pairs) text = text.replaceAll(light, instead);
+  return JSON.parse(text);
 }
 
 function drawAll(theme) {
