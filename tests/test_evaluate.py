@@ -162,24 +162,6 @@ def test_again_nothing_is_scored_and_more_is_added(
         evaluate(settings(evaluated, models, data, tasks=("sts",), **given), Console(quiet=True))
 
 
-def test_documents_by_another_encoder(tmp_path: Path, models: list[Path], data: Path) -> None:
-    given = {"tasks": ("sts", "retrieval"), "documents": str(models[0])}
-    evaluate(settings(tmp_path, models, data, **given), Console(quiet=True))
-    same, other = records_of(tmp_path)
-    [plain] = [s for s in records_of_plain(tmp_path, models[0], data) if s.metric == "mrr@10"]
-    found = {r.label: s for r in (same, other) for s in r.scores if (s.task, s.metric) == ("asymmetric", "mrr@10")}
-    assert found["wide"].value == plain.value  # its own documents
-    assert found["other"].value < found["wide"].value  # two random encoders have nothing in common
-    assert not any(s.task == "retrieval" for r in (same, other) for s in r.scores)
-    assert same.hyperparameters["documents"] == "wide"
-
-
-def records_of_plain(root: Path, model: Path, data: Path) -> list[Any]:
-    evaluate(settings(root / "plain", [model], data, tasks=("sts", "retrieval")), Console(quiet=True))
-    [record] = records_of(root / "plain")
-    return [s for s in record.scores if s.task == "retrieval"]
-
-
 def broken(folder: Path, models: list[Path], tensor: str, value: float) -> Path:
     """A copy of an encoder with one tensor set to a value."""
     import shutil
@@ -242,21 +224,19 @@ def test_vectors_of_several_widths_are_one_clear_error(
         (["--quantise", "int2"], "--quantise int2: expected int8, int4, binary, or one of FAISS"),
         (["--data", "nowhere"], "--data nowhere: no such folder"),
         (["--name", "a/b"], "--name 'a/b': expected a plain folder name"),
-        (["--documents", "NARROW"], "16 dimensions, but .* has 32; expected documents and queries of one width"),
     ],
 )
 def test_bad_options_are_one_clear_error(
-    options: list[str], message: str, tmp_path: Path, models: list[Path], data: Path, narrow_encoder_folder: Path
+    options: list[str], message: str, tmp_path: Path, models: list[Path], data: Path
 ) -> None:
     import re
 
     given = ["--data", str(data), "--tasks", "sts,retrieval", "--no-cost"]
     for option, value in (("runs", "r"), ("reports", "p"), ("store", "s")):
         given += [f"--{option}", str(tmp_path / value)]
-    options = [str(narrow_encoder_folder) if o == "NARROW" else o for o in options]
     found = CliRunner().invoke(app, ["evaluate", str(models[0]), *given, *options])
     assert found.exit_code == 2 and re.search(message, found.stderr), found.stderr
-    assert not (tmp_path / "r").exists() or "--documents" in options
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_static_embedding_is_an_encoder_too(tmp_path: Path, models: list[Path], data: Path) -> None:

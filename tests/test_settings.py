@@ -104,8 +104,6 @@ def test_no_bytes(size: str) -> None:
 def test_two_ways_at_once_are_refused() -> None:
     with pytest.raises(InputError, match=r"^--student: expected no --best-under, --latency or --dim with it$"):
         ExportSettings(run=("r",), to=Path("t"), student="x", dim=3)
-    with pytest.raises(InputError, match=r"^--watch --json: expected one of the two$"):
-        StatusSettings(run="r", watch=True, as_json=True)
 
 
 # The command line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -173,8 +172,6 @@ def status(settings: StatusSettings) -> None:
 
     if settings.watch:
         watch_status(folder, Console(soft_wrap=True), every_s=10 if is_uri(settings.run) else 2)
-    elif settings.as_json:
-        print(json.dumps([s.to_json() for s in run_statuses(folder())], indent=1))  # noqa: T201
     else:
         print_status(run_statuses(folder()), Console(soft_wrap=True))
 

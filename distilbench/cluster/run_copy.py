@@ -27,7 +27,6 @@ from distilbench.storage.retry import StorageGone
 from distilbench.storage.store import ArtifactStore
 
 EVERY_S = 30.0
-REPORT_EVERY_S = 60.0
 TRAININGS = ("trials", "confirm")
 NOT_COPIED = (*TRAININGS, "tune", PREPARED)
 """Folders of a run (or of a method's run in it) that are left out; `prepared` is copied when trials are to read it."""
@@ -69,7 +68,7 @@ class RunCopy:
         self.path_map: PathMap | None = None
         self._run = FolderCopy(run, self.remote, (".db", ".jsonl"), copied=copied, fixed=_fixed)
         self._report = FolderCopy(report, storage / "reports" / run.name)
-        self._passes, self._failing = 0, ""
+        self._failing = ""
         self._forgotten: list[Path] = []
         self._lock, self._wake, self._over = threading.Lock(), threading.Event(), False
         self._thread = threading.Thread(target=self._work, name="run copy", daemon=True)
@@ -119,7 +118,7 @@ class RunCopy:
         idle = self._thread.ident is not None and not self._thread.is_alive()
         try:
             if idle and not self.owner.lost and (whole or not self._failing):
-                self._copy(report=True)
+                self._copy()
                 if whole:
                     self.console.print(f"In storage: {self.remote} and {self._report.remote}", markup=False)
         except (StorageGone, OSError):
@@ -169,8 +168,7 @@ class RunCopy:
             if self._over or self.owner.lost:
                 return
             try:
-                self._copy(report=self._passes * EVERY_S % REPORT_EVERY_S == 0)
-                self._passes += 1
+                self._copy()
                 if self._failing:
                     self.console.print(f"{self.remote}: the storage is back", markup=False)
                 self._failing = ""
@@ -179,7 +177,7 @@ class RunCopy:
                     self.console.print(f"{self.remote}: the copy is late: {error}", markup=False)
                 self._failing = str(error)
 
-    def _copy(self, *, report: bool) -> None:
+    def _copy(self) -> None:
         """Records are read first, then the study, then all else; written in the opposite order.
 
         So the storage always has what records and study speak of, and every trial that is recorded is in the study. Trainings
@@ -197,8 +195,7 @@ class RunCopy:
             self._run.push(held)
         for training in forgotten:
             self.remote_of(training).delete_all()
-        if report:
-            self._report.push()
+        self._report.push()
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ from distilbench.trials.scoring import encoder_parameters
 
 SCORES = "scores.jsonl"
 _NO_ROWS = (np.empty(0, dtype=np.int64),)
-GROWS = frozenset({"models", "dims", "quantisations", "documents"})
+GROWS = frozenset({"models", "dims", "quantisations"})
 """Settings of an evaluation that may differ when it is run again under its name: its rows are added to."""
 
 
@@ -78,14 +78,8 @@ class Evaluation:
             InputError: the model cannot be loaded, or gives vectors that cannot be scored.
         """
         whole = spec.width()
-        documents = self.settings.documents_encoder
-        if documents is not None and role != "teacher" and documents.width() != whole:
-            raise InputError(
-                f"--documents {documents.name}: {documents.width()} dimensions, but {spec.name} has {whole}; "
-                "expected documents and queries of one width"
-            )
         widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
-        how = self._how(spec, role)
+        how = self._how(spec)
         identities = {
             (w, q): self._identity(spec, how, role if w == whole else "encoder", w, q)
             for w in widths
@@ -95,7 +89,7 @@ class Evaluation:
         missing = {w for (w, _), identity in identities.items() if identity["record_id"] not in self.known}
         if not missing:
             return
-        vectors = self._vectors(spec, role)
+        vectors = self._vectors(spec)
         cost = self._cost(spec) if whole in missing and self.settings.cost else None
         parameters, codes = encoder_parameters(spec), self._codes(spec, vectors)
         prompts = Prompts.of(spec).described() if spec.by_role else {}
@@ -142,9 +136,9 @@ class Evaluation:
 
         return lambda width: [code(kind, width) for kind in kinds if not not_possible(kind, width)]
 
-    def _how(self, spec: EncoderSpec, role: Role) -> dict[str, Any]:
+    def _how(self, spec: EncoderSpec) -> dict[str, Any]:
         """How the model reads text, for its records."""
-        settings, documents = self.settings, self.settings.documents_encoder if role != "teacher" else None
+        settings = self.settings
         prompts = {"query_prompt": spec.query_prompt, "document_prompt": spec.document_prompt}
         return {
             "weights": fingerprint(spec.identity()),
@@ -152,7 +146,6 @@ class Evaluation:
             **{name: prompt for name, prompt in prompts.items() if prompt is not None},
             "max_tokens": spec.max_tokens,
             "kinds": list(settings.tasks),
-            **({"documents": documents.title} if documents else {}),
             **({"backend": settings.backend} if settings.backend != "torch" else {}),
         }
 
@@ -177,12 +170,10 @@ class Evaluation:
             "quantisation": kind,
         }
         measured = [[str(i) for i in settings.index_specs], settings.threads, settings.batch, settings.cost]
-        documents = settings.documents_encoder if "documents" in how else None
-        by = fingerprint(documents.identity()) if documents else ""
-        return {**identity, "record_id": fingerprint([identity, measured, by])}
+        return {**identity, "record_id": fingerprint([identity, measured])}
 
-    def _vectors(self, spec: EncoderSpec, role: Role) -> Vectors:
-        data, asymmetric = self.data, self.settings.documents_encoder if role != "teacher" else None
+    def _vectors(self, spec: EncoderSpec) -> Vectors:
+        data = self.data
         rows = data.rows_by_kind()
         if not self.settings.quantisations:
             rows.pop("calibration")
@@ -201,11 +192,11 @@ class Evaluation:
                     f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {width}"
                 )
             vectors_ND[of_name] = vectors.take(place)
-        by = (asymmetric or spec).reading(DOCUMENT)
+        by = spec.reading(DOCUMENT)
         documents = [
             self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches
         ]
-        return Vectors(spec.name, width, vectors_ND.__getitem__, documents, by.title if asymmetric else "")
+        return Vectors(spec.name, width, vectors_ND.__getitem__, documents)
 
     def _encode(self, spec: EncoderSpec, sentences: Sequence[str], key: str, label: str) -> ShardedArray:
         encoding = CorpusEncoding(
@@ -284,7 +275,6 @@ def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
         "kinds": list(settings.tasks),
         "models": [spec.name for spec in settings.models],
         "teacher": fingerprint(settings.teacher_encoder.identity()) if settings.teacher_encoder else "",
-        "documents": settings.documents_encoder.name if settings.documents_encoder else "",
         "dims": list(settings.dims),
         "quantisations": list(settings.quantisations),
         "indexes": [str(index) for index in settings.index_specs],
@@ -310,7 +300,7 @@ def _publish(
 
 def _line(record: ScoreRecord) -> str:
     """A row for the terminal: the test scores by which encoders are usually told apart."""
-    shown = {("sts", "spearman"), ("classification", "accuracy"), ("retrieval", "ndcg@10"), ("asymmetric", "ndcg@10")}
+    shown = {("sts", "spearman"), ("classification", "accuracy"), ("retrieval", "ndcg@10")}
     scores = [s for s in record.scores if (s.task, s.metric) in shown and s.variant == "all" and _reported(s, record)]
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     where = [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []

@@ -127,23 +127,11 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
     run, training = owners[seed.record.run, seed.record.record_id], Trainings(records).of(seed.record)
     if (folder is None or not folder.is_dir()) and can_be_built(seed.record):
         return Chosen(board, row, seed, None, run, training)
-    if folder is None:
+    if folder is None or not folder.is_dir():
         raise InputError(
-            f"{row.name}, seed {seed.record.seed}: no model of it is kept (record {seed.record.record_id}); expected a "
-            "student that a sweep or a comparison trained"
-        )
-    if not folder.is_dir():
-        seeds_present = [
-            str(s.record.seed) for s in row.seeds if (f := model_folder(s.record, owners)) is not None and f.is_dir()
-        ]
-        hint = (
-            f"take --seed {seeds_present[0]}, which is there"
-            if seeds_present
-            else "put it back, or train it again under another --name"
-        )
-        raise InputError(
-            f"{folder}: the model of {row.name}, seed {seed.record.seed}, is not there any more (record "
-            f"{seed.record.record_id}); {hint}"
+            f"{row.name}, seed {seed.record.seed}: no model of it is kept (record {seed.record.record_id})"
+            f"{f', {folder} is not there' if folder else ''}; expected a student that a sweep or a comparison trained, or "
+            "another --seed"
         )
     EncoderSpec(str(folder.absolute())).folder()  # refuses one without weights
     return Chosen(board, row, seed, folder, run, training)

@@ -52,9 +52,7 @@ def _prepared(record: ScoreRecord, name: str, run: Path) -> Prepared:
     place = run / "prepared"
     try:
         prepared = load_prepared(place)
-    except OSError as error:
-        raise _gone(name, run, f"{error.filename or place} is not there any more") from None
-    except (ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise _gone(name, run, f"{place} cannot be read ({type(error).__name__}: {error})") from None
     if prepared.teacher.title != record.teacher or prepared.vectors.width < record.dim:
         actual = f"{place} is of the teacher {prepared.teacher.title} with {prepared.vectors.width} dimensions"

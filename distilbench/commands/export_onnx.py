@@ -30,9 +30,6 @@ TOKENIZER = "tokenizer.json"
 LARGEST_DIFFERENCE = 1e-4
 """The largest difference of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
 
-LARGEST_FILE = 1_900_000_000
-"""Bytes of weights in one file with the graph: a protobuf file ends at 2 GB. Above, they lie beside it."""
-
 
 class OnnxInput(NamedTuple):
     """The way of a sentence to token ids: the prompt before it, the most tokens, and what pads a batch."""
@@ -73,9 +70,8 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
     if not (folder / TOKENIZER).is_file():
         raise _unable(name, f"it has no {TOKENIZER}, which the package tokenizers reads")
     (folder / GRAPH).parent.mkdir(parents=True, exist_ok=True)
-    size = 4 * sum(p.numel() for p in model.parameters())
     try:
-        save_graph(_whole(model), folder / GRAPH, OUTPUT, weights_apart=size > LARGEST_FILE)
+        save_graph(_whole(model), folder / GRAPH, OUTPUT)
         onnx_input = _input(folder, model)
         onnx_vectors = run_onnx(folder, onnx_input, SAMPLES)
     except OSError:

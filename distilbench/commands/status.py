@@ -26,7 +26,7 @@ from distilbench.progress.console import (
     time_line,
 )
 from distilbench.progress.file import PROGRESS
-from distilbench.progress.tally import Progress, best_of, count_states
+from distilbench.progress.tally import Progress, count_states
 from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
 from distilbench.reporting.runs import latest_scores
 from distilbench.storage.process import process_mark
@@ -65,35 +65,6 @@ class RunStatus(NamedTuple):
     def done(self) -> bool:
         """Whether the driver has said so."""
         return self.progress is not None and self.progress.stage == "done"
-
-    def to_json(self) -> dict[str, Any]:
-        """The status as JSON."""
-        best = {
-            str(group): {
-                "trial": r.number,
-                "dev_score": r.dev,
-                **r.model_dump(include={"objective", "values", "params"}),
-            }
-            for group, r in best_of(self.trials).items()
-        }
-        last = [
-            {"trial": r.number, "bytes": r.group.bytes, **r.model_dump(include={"dim", "state", "reason", "objective"})}
-            for r in self.trials[-LAST:]
-        ]
-        return {
-            "folder": str(self.folder),
-            "method": self.method,
-            "demonstration": self.demonstration,
-            "stage": self.progress.stage if self.progress else None,
-            "at_work": self.at_work,
-            "wanted": self.wanted,
-            "counts": count_states(self.trials),
-            "best": best,
-            "last": last,
-            "confirmations": len(self.confirmations),
-            "rows": self.rows,
-            "progress": self.progress.model_dump() if self.progress else None,
-        }
 
     def lines(self) -> Iterator[RenderableType]:
         """Lines and tables for a terminal."""

@@ -132,13 +132,13 @@ def _export(spec: EncoderSpec, path: Path) -> None:
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
             return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
-    save_graph(States(transformer), path, "last_hidden_state", weights_apart=True)
+    save_graph(States(transformer), path, "last_hidden_state")
 
 
-def save_graph(module: torch.nn.Module, path: Path, output: str, *, weights_apart: bool) -> None:
+def save_graph(module: torch.nn.Module, path: Path, output: str) -> None:
     """Write the graph of a module that gives one output of `input_ids` and `attention_mask` (B x T, int64; both are free).
 
-    With `weights_apart` its numbers go into `path` + ".data".
+    Its numbers go into `path` + ".data": a protobuf file ends at 2 GB.
     """
     import onnx
     import torch
@@ -160,7 +160,7 @@ def save_graph(module: torch.nn.Module, path: Path, output: str, *, weights_apar
             verbose=False,
         )
     assert program is not None, "torch.onnx.export with dynamo=True returns a program"
-    program.save(str(path), external_data=weights_apart)
+    program.save(str(path), external_data=True)
     graph = onnx.load(path, load_external_data=False)
     for node in graph.graph.node:  # stack traces, with the paths of this machine
         del node.metadata_props[:]

@@ -145,9 +145,3 @@ class StatusSettings(Settings):
 
     run: str = option("A run's folder, or one that holds several, or its URI.", panel=ARGUMENT)
     watch: bool = option("Again every 2 seconds, until it is done.", False)
-    as_json: bool = option("As JSON, a list of runs.", False, named="json")
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Check that one form is asked for."""
-        if self.watch and self.as_json:
-            raise InputError("--watch --json: expected one of the two")

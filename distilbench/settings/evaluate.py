@@ -39,11 +39,6 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
         "pcar16).",
         (),
     )
-    documents: str | None = option(
-        "The model that embeds the documents; the others embed the queries (asymmetric retrieval).",
-        None,
-        panel=RESULTS,
-    )
     indexes: Names = option(
         f"FAISS indexes to measure: {', '.join(FAISS_KINDS)}, with commas between; ivf:1024:5 is nlist and nprobe.",
         FAISS_KINDS,
@@ -73,8 +68,3 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
     def teacher_encoder(self) -> EncoderSpec | None:
         """The encoder that the others are compared with."""
         return self.encoder(self.teacher) if self.teacher else None
-
-    @cached_property
-    def documents_encoder(self) -> EncoderSpec | None:
-        """The encoder whose vectors the documents are; None: each model's own."""
-        return self.encoder(self.documents) if self.documents else None

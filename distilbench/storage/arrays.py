@@ -84,10 +84,4 @@ class ShardedArray:
         """The rows `start` to `stop` - 1 as float32, in memory; only the shards that hold them are read."""
         if not 0 <= start <= stop <= self.rows:
             raise ValueError(f"rows {start} to {stop}, expected a range within 0 to {self.rows}")
-        out = np.empty((stop - start, self.width), dtype=np.float32)
-        for shard in range(start // self.shard_rows, -(-stop // self.shard_rows)):
-            first = shard * self.shard_rows
-            low, high = max(start, first), min(stop, first + self.shard_rows)
-            data = np.load(self.folder / shard_name(shard), mmap_mode="r", allow_pickle=False)
-            out[low - start : high - start] = data[low - first : high - first]
-        return out
+        return self.take(np.arange(start, stop))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import rich
 
-from distilbench.errors import InputError
 from distilbench.storage.arrays import MANIFEST, damaged_shards
 from distilbench.storage.files import file_sha256, fingerprint
 from distilbench.storage.remote import Absent, Remote, local_name
@@ -39,43 +38,30 @@ def fetch_artifact(remote: Remote, name: str, partial: Path) -> bool:
     there = remote_artifact.list()
     if not there:
         return False
-    new = [n for n in there if n == MANIFEST or not (partial / local_name(n)).exists()]
+    finished = MANIFEST in there  # what an interrupted build has left here may be of another version then
+    new = [name for name in there if finished or not (partial / local_name(name)).exists()]
     partial.mkdir(parents=True, exist_ok=True)
     try:
         remote_artifact.fetch_all(partial, new)
     except Absent:  # deleted by another machine meanwhile; what is missing is made
         return False
-    if MANIFEST not in there:
+    if not finished:
         rich.print(f"{name}: {len(new)} files of it were in {remote}")
         return False
     _pushed.discard((remote.uri, name))
-    damaged = _damaged(partial)
-    if again := [
-        n for n in damaged if n in there and n not in new
-    ]:  # what an interrupted build has left here may be old
-        remote_artifact.fetch_all(partial, again)
-        damaged = _damaged(partial)
+    damaged = damaged_shards(partial)
     if not damaged:
         rich.print(f"{name}: fetched from {remote}")
         _pushed.add((remote.uri, name))
         return True
-    for shard in damaged:
+    # Where the manifest itself cannot be read, the shards may be whole.
+    shards = [] if MANIFEST in damaged else [shard for shard in damaged if shard in there]
+    for shard in shards or [MANIFEST]:
         rich.print(f"{remote_artifact}/{shard}: not what was written (damaged, or gone), so it is made again")
-    for shard in {MANIFEST, *damaged}:
+    for shard in (MANIFEST, *shards):
         (partial / shard).unlink(missing_ok=True)
-    remote_artifact.delete(MANIFEST)
-    remote_artifact.delete(*(shard for shard in damaged if shard in there and shard != MANIFEST))
+        remote_artifact.delete(shard)
     return False
-
-
-def _damaged(partial: Path) -> list[str]:
-    """The files that are not what the manifest says; the manifest alone, where it lists no files, or such outside of here."""
-    try:
-        for shard in json.loads((partial / MANIFEST).read_text())["shards"]:
-            local_name(shard)
-    except (InputError, ValueError, LookupError, TypeError, AttributeError):
-        return [MANIFEST]
-    return damaged_shards(partial)
 
 
 def push_folder(remote: Remote, folder: Path) -> str:

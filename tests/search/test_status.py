@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -98,8 +97,6 @@ def test_a_killed_driver(tmp_path: Path) -> None:
     out = shown(tmp_path / "r")
     assert f"stopped in stage search: its driver (process {driver.pid}) is gone, last heard of" in out
     assert "interrupted: trials 7; the command" in out and "0 running" in out and " left" not in out
-    (found,) = json.loads(shown(tmp_path / "r", "--json"))
-    assert found["at_work"] is False
 
 
 def test_a_finished_run_with_confirmations_and_rows(tmp_path: Path) -> None:
@@ -112,7 +109,7 @@ def test_a_finished_run_with_confirmations_and_rows(tmp_path: Path) -> None:
     assert "mcr2, done " in out and "3 of 24 trials finished" in out and " left" not in out
     assert "2 confirmations\n" in out
     assert "3 rows scored (1 teacher, 1 baseline, 1 student)" in out  # the student's later record replaces the earlier
-    assert shown(tmp_path / "r", "--watch") == out  # and ends
+    assert shown(tmp_path / "r", "--watch").splitlines()[1:] == out.splitlines()[1:]  # and ends
 
 
 def test_several_methods_in_one_folder(tmp_path: Path) -> None:
@@ -122,21 +119,9 @@ def test_several_methods_in_one_folder(tmp_path: Path) -> None:
     out = shown(tmp_path / "both")
     assert out.index("both/hpd: hpd, no trial begun") < out.index("both/mcr2: mcr2, stage search")
     assert "model" not in out
-    assert [Path(s["folder"]).name for s in json.loads(shown(tmp_path / "both", "--json"))] == ["hpd", "mcr2"]
+    assert [s.folder.name for s in run_statuses(tmp_path / "both")] == ["hpd", "mcr2"]
     begin(tmp_path / "both", method="several")
     assert [s.method for s in run_statuses(tmp_path / "both")] == ["several", "hpd", "mcr2"]
-
-
-def test_json(tmp_path: Path) -> None:
-    searching(tmp_path / "r")
-    (found,) = json.loads(shown(tmp_path / "r", "--json"))
-    assert (found["method"], found["stage"], found["at_work"], found["wanted"]) == ("mcr2", "search", True, 24)
-    assert found["counts"] == {"COMPLETE": 1, "PRUNED": 1, "FAIL": 1}
-    assert found["best"]["128"]["dev_score"] == 80.5 and found["best"]["128"]["trial"] == 0
-    assert found["last"][-1] == {
-        "trial": 2, "dim": 32, "bytes": 128, "state": "FAIL", "reason": "loss is nan [at] step 7", "objective": None,
-    }  # fmt: skip
-    assert found["progress"]["running"][0]["step"] == 120
 
 
 @pytest.mark.parametrize(

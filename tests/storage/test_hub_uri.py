@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -24,9 +25,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_HUB_OFFLINE", "0")
         monkeypatch.setattr(hub, "ANSWER_S", 0.5)
-        monkeypatch.setattr(hub, "AGAIN_S", 1e9)  # imports may take a minute
-        monkeypatch.setattr(hub, "_state", hub._State())
+        monkeypatch.setattr(hub, "_told", threading.Event())
+        hub.hub_silence.cache_clear()
         yield server
+        hub.hub_silence.cache_clear()
 
 
 def test_a_silent_hub_is_said_once_and_soon(asked: socket.socket, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,13 +52,6 @@ def test_a_silent_hub_is_said_once_and_soon(asked: socket.socket, capsys: pytest
     hub.tell_cached("encoder a/b")
     hub.tell_cached("encoder c/d")
     assert capsys.readouterr().out.count("cannot be reached") == 1
-
-
-def test_it_is_asked_again_later(asked: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert hub.hub_silence() and constants.is_offline_mode()
-    monkeypatch.setattr(hub, "AGAIN_S", 0.0)
-    monkeypatch.setattr(hub, "_ask", lambda address: "")
-    assert hub.hub_silence() == "" and not constants.is_offline_mode() and "HF_HUB_OFFLINE" not in os.environ
 
 
 def test_offline_by_the_users_will_it_is_not_asked(asked: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def test_a_record_is_never_without_its_trial_in_the_study(
         one.write(trials_DOT_jsonl=(one.run / "trials.jsonl").read_text() + json.dumps({"n": len(seen)}) + "\n")
 
     monkeypatch.setattr(Remote, "put", watched)
-    copy._copy(report=False)
+    copy._copy()
     assert seen.index("students/a/x") < seen.index("study.db") < seen.index("trials.jsonl")
     copy.remote.fetch_all(one.root / "back", ["study.db", "trials.jsonl"])
     recorded = [json.loads(line)["n"] for line in (one.root / "back" / "trials.jsonl").read_text().splitlines()]
@@ -158,20 +158,20 @@ def test_unchanged_files_are_not_copied_again(
     copy = one.copy()
     copy.take()
     one.write(config_DOT_json="{}", trials_DOT_jsonl="{}\n", students__a__model_DOT_safetensors="w" * (5 << 20))
-    copy._copy(report=False)
+    copy._copy()
     put, seen = Remote.put, []
     monkeypatch.setattr(Remote, "put", lambda self, path, name, *more: (seen.append(name), put(self, path, name)))
-    copy._copy(report=False)
+    copy._copy()
     assert seen == []
     one.write(config_DOT_json="{}")  # written again, the same
-    copy._copy(report=False)
+    copy._copy()
     assert seen == []
     one.write(config_DOT_json="[]")
-    copy._copy(report=False)
+    copy._copy()
     assert seen == ["config.json"]
     kill_copy(copy)
     again = one.copy()  # a driver that is started again does not know what the last one has copied
-    again._copy(report=False)
+    again._copy()
     assert "students/a/model.safetensors" not in seen
 
 
@@ -197,7 +197,7 @@ def test_the_same_machine_goes_on_at_once_with_its_newer_files(machines: tuple[M
     first.owner.process = "999999999 0"  # of a process that is gone
     first.take()
     one.write(config_DOT_json="{}", trials_DOT_jsonl="{}\n")
-    first._copy(report=False)
+    first._copy()
     kill_copy(first)
     one.write(trials_DOT_jsonl="{}\n{}\n")  # later than the last copy
     second = one.copy()
@@ -282,7 +282,7 @@ def test_trainings_that_nobody_goes_on_with_are_deleted(machines: tuple[Machine,
         (copy.remote / "trials" / number).write("rungs.json", b"{}")
     (copy.remote / "confirm" / "00000-seed1").write("rungs.json", b"{}")
     copy.forget(one.run / "trials" / "00001")
-    copy._copy(report=False)
+    copy._copy()
     assert {n.split("/")[1] for n in (copy.remote).list()} == {"00000", "00002", "00000-seed1"}
     copy.keep_trainings(one.run, {"00002"})
     assert set(copy.remote.list()) == {"trials/00002/rungs.json", "confirm/00000-seed1/rungs.json"}
@@ -292,8 +292,8 @@ def test_a_folder_that_is_lost_under_a_driver_does_not_empty_its_copy(machines: 
     one, _ = machines
     copy = one.copy()
     one.write(config_DOT_json="{}", trials_DOT_jsonl="{}\n")
-    copy._copy(report=False)
+    copy._copy()
     there = set(copy.remote.list())
     shutil.rmtree(one.run)
-    copy._copy(report=False)
+    copy._copy()
     assert set(copy.remote.list()) == there == {"config.json", "trials.jsonl"}

@@ -143,9 +143,7 @@ def test_the_status_of_a_run_in_storage(storage: Remote, tmp_path: Path) -> None
     append_records(run / "trials.jsonl", [record])
     there = storage / "runs" / "r"
     there.put_all(files_in(run))
-    done = CliRunner().invoke(app, ["status", there.uri, "--json"])
-    assert done.exit_code == 0, done.output
-    [status] = json.loads(done.stdout)
-    assert status["counts"]["COMPLETE"] == 1 and status["wanted"] == 3
+    done = CliRunner().invoke(app, ["status", there.uri])
+    assert done.exit_code == 0 and "1 of 3 trials finished (1 COMPLETE" in done.stdout, done.output
     nothing = CliRunner().invoke(app, ["status", (storage / "runs" / "other").uri])
     assert nothing.exit_code == 2 and "nothing is there" in nothing.stderr
