@@ -36,9 +36,9 @@ from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, prompt_of
 from distilbench.errors import InputError
+from distilbench.evaluation.cost import BATCH, on_threads, read_texts
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.indexes import MORE, IndexSpec, document_index, stored_codes
-from distilbench.evaluation.latency import BATCH, on_threads, read_texts
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import faiss_threads, unit
 from distilbench.evaluation.retrieval_task import BLOCK, Documents

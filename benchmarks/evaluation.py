@@ -5,7 +5,7 @@
     python benchmarks/evaluation.py widths --data DIR
     python benchmarks/evaluation.py classification --data DIR
 
-sts             all STS test sets of DIR, on raw text and on SentEval's tokenised text (--raw: on raw text alone):
+sts             all STS test sets of DIR, on the text as it is:
                 `distilbench evaluate --tasks sts --no-cost` beside mteb's tasks and a loop as SentEval has it
                 (`evaluation_peers`). Every run is a process of its own with nothing kept from before.
 widths          the same with 8 dimensions x 3 quantisations beside one scoring.
@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 
 SETS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK")
-TEXTS = ("sts", "sts_senteval_tok")
 PEERS = ("mteb", "loop")
 WIDTHS = (320, 256, 192, 128, 96, 64, 32)
 """Beside the model's own."""
@@ -45,7 +44,6 @@ def main() -> None:
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--raw", action="store_true")
     parser.add_argument("--tasks", nargs="*", default=["MRPC", "CR", "SST2", "MR"])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--way", help=argparse.SUPPRESS)
@@ -80,7 +78,7 @@ def in_turn(chosen: argparse.Namespace, ways: tuple[str, ...]) -> dict[str, list
     """What the child processes say, round by round."""
     found: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder:
-        only_test_sets(chosen.data, Path(folder), ("sts",) if chosen.raw else TEXTS)
+        only_test_sets(chosen.data / "sts", Path(folder) / "sts")
         for _ in range(chosen.rounds):
             for way in ways:
                 command = [sys.executable, __file__, "child", "--way", way, "--model", chosen.model, "--data", folder]
@@ -92,14 +90,12 @@ def in_turn(chosen: argparse.Namespace, ways: tuple[str, ...]) -> dict[str, list
     return found
 
 
-def only_test_sets(data: Path, folder: Path, texts: tuple[str, ...]) -> None:
-    """The STS test sets of `data`, linked into `folder`; and each text's by itself, as the peers want it, into TEXT/sts."""
-    for text in texts:
-        for place in (folder / text, folder / "alone" / text / "sts"):
-            place.mkdir(parents=True)
-            for path in sorted((data / text).glob("*.tsv")):
-                if path.name.split(".")[0] in SETS and not path.name.endswith((".train.tsv", ".dev.tsv")):
-                    (place / path.name).symlink_to(path.resolve())
+def only_test_sets(data: Path, folder: Path) -> None:
+    """The STS test sets of `data`, linked into `folder`."""
+    folder.mkdir()
+    for path in sorted(data.glob("*.tsv")):
+        if path.name.split(".")[0] in SETS and not path.name.endswith((".train.tsv", ".dev.tsv")):
+            (folder / path.name).symlink_to(path.resolve())
 
 
 def child(way: str, model: str, data: Path) -> dict[str, Any]:
@@ -118,9 +114,7 @@ def child(way: str, model: str, data: Path) -> dict[str, Any]:
         wall, processor = time.perf_counter(), time.process_time()
         if way in PEERS:
             peer = {"mteb": mteb_sts, "loop": loop_sts}[way]
-            texts = sorted((data / "alone").iterdir())
-            found = {f"{text.name}/{name}": value for text in texts for name, value in peer(folder, text).items()}
-            scores = {name: value for name, value in found.items() if name.split("/")[1] in SETS}
+            scores = {name: value for name, value in peer(folder, data).items() if name in SETS}
         else:
             scores = ours(model, data, Path(work), every=way == "all widths")
         return {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - processor, "scores": scores}
@@ -151,7 +145,7 @@ def ours(model: str, data: Path, work: Path, *, every: bool) -> dict[str, float]
     records = [r for r in read_records(work / "runs" / "benchmark" / "scores.jsonl") if isinstance(r, ScoreRecord)]
     assert len(records) == (24 if every else 1)
     wanted = [s for s in records[0].scores if (s.metric, s.variant) == ("spearman", "all")]
-    return {f"{TEXTS[s.task != 'sts']}/{s.set}": s.value for s in wanted}
+    return {s.set: s.value for s in wanted}
 
 
 def summary(found: dict[str, list[dict[str, Any]]], base: str) -> dict[str, Any]:

@@ -151,8 +151,8 @@ class Score(_Record):
     """One quality figure, x 100. `set` "STS12" or "quora", `variant` "all" | "wmean" | "mean" | a subset's name.
 
     Task "pairs" is a pair task scored by the encoder's own pair head (DSE), or by a cross-encoder; "pair-probe" is one by a
-    regression on the frozen embeddings, "classification" a set of sentences by SentEval's protocol. "sts-tokenised" is an STS
-    set as SentEval feeds it: tokenised and lower-cased. "asymmetric" is retrieval with documents by another encoder.
+    regression on the frozen embeddings, "classification" a set of sentences by SentEval's protocol. "sts-tokenised" is in
+    older records, an STS set tokenised and lower-cased. "asymmetric" is retrieval with documents by another encoder.
     "fidelity" is how near held-out sentences are to the teacher's, "selection" what students are selected by: a part of it
     (`set` "retrieval"), or a whole mix (`set` "retrieval=0.7,sts=0.3"), on the small sets that every rung is judged on.
     """
@@ -275,7 +275,7 @@ class ScoreRecord(_Record):
     select: str = "sts"
     """What students of the run are selected by (`selection.Selection`)."""
     latency_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """ms to embed one sentence on one thread, in batches of 32, median (`evaluation.latency`); None where not measured."""
+    """ms to embed one sentence on one thread, in batches of 32, median (`evaluation.cost`); None where not measured."""
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from distilbench.data.corpus import Corpus
     from distilbench.data.requirements import Requirements
     from distilbench.evaluation.encoders import EncoderRow
-    from distilbench.records import Rung
+    from distilbench.records import Rung, Score
 
 WORDS = (
     "the a one two man woman dog cat child runs walks eats sees plays in on under park house street river "
@@ -154,6 +154,13 @@ class InMemory:
 
     def block(self, start: int, stop: int) -> Any:
         return self.vectors_ND[start:stop]
+
+
+def sts_scores(embed: Any, sets: Sequence[Any]) -> list[Score]:
+    """The scores of STS sets by a function from rows to vectors."""
+    from distilbench.evaluation.sts import cosine, scores_of_similarities
+
+    return scores_of_similarities(sets, [cosine(embed(s.left_P), embed(s.right_P)) for s in sets])
 
 
 def scored_rows(vectors: Any, corpus: Corpus, codes: Sequence[Any] = ()) -> list[EncoderRow]:

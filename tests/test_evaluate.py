@@ -31,11 +31,6 @@ from distilbench.storage.store import ArtifactStore
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small data folder with one of everything that is evaluated on."""
     folder = make_data(tmp_path_factory.mktemp("evaluation") / "everything")
-    for name in ("STSB.test", "STS12.OnWN"):
-        raw = (folder / "sts" / f"{name}.tsv").read_text().splitlines()
-        lower = [raw[0], *(line.replace("?", " ?").lower() for line in raw[1:])]
-        (folder / "sts_senteval_tok").mkdir(exist_ok=True)
-        (folder / "sts_senteval_tok" / f"{name}.tsv").write_text("\n".join(lower) + "\n")
     texts, rng = random_sentences(900, seed=77), random.Random(3)
     labels = [int("dog" in text or "cat" in text) for text in texts]
     write_tsv(folder / "sc" / "MR.tsv", ["text", "label"], [[t, n] for t, n in zip(texts[:120], labels, strict=False)])
@@ -89,14 +84,14 @@ def test_a_row_for_each_encoder_width_and_quantisation(evaluated: Path) -> None:
     assert {found[key].role for key in found if key[0] != "wide"} == {"encoder"}
     assert [found["wide", 32, q].bytes_per_vector for q in ("float32", "int8", "binary")] == [128, 32, 4]
     whole = found["wide", 32, "float32"]
-    assert {s.task for s in whole.scores} == {"sts", "sts-tokenised", "classification", "retrieval", "pair-probe"}
+    assert {s.task for s in whole.scores} == {"sts", "classification", "retrieval", "pair-probe"}
     assert {s.metric for s in whole.scores if s.task == "retrieval"} == {
         "mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10",
     }  # fmt: skip
     assert any("recall@100" in note for note in whole.notes)  # of 60 documents, which any encoder finds
     assert {(c.set, c.kind) for c in whole.indexes} == {("quora", "flat"), ("quora", "ivf")}
     assert {(c.set, c.kind) for c in found["wide", 32, "int8"].indexes} == {("quora", "int8")}
-    assert {s.task for s in found["wide d=8", 8, "float32"].scores} == {"sts", "sts-tokenised", "retrieval"}
+    assert {s.task for s in found["wide d=8", 8, "float32"].scores} == {"sts", "retrieval"}
     assert whole.cost is not None and whole.parameters > whole.cost.parameters_without_embeddings > 0
     assert found["wide d=8", 8, "float32"].cost is None
 
@@ -138,7 +133,6 @@ def test_the_page_has_it_all(evaluated: Path) -> None:
         "Beside wide",
         "What the encoders cost",
         "Index cost",
-        "STS, tokenised",
         "Classification",
     ):
         assert heading in page, heading

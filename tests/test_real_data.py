@@ -30,9 +30,11 @@ def spearmans(scores: list[Score]) -> dict[tuple[str, str], float]:
 @pytest.mark.skipif(not (DATA / "sts").is_dir(), reason="no real data: set DISTILBENCH_DATA to a folder with sts/*.tsv")
 @pytest.mark.parametrize("name", REFERENCE)
 def test_sts_scores_equal_the_reference_to_two_decimals(name: str, tmp_path: Path) -> None:
+    from samples import sts_scores
+
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.encoders.encoder import EncoderSpec, encode
-    from distilbench.evaluation.sts import from_rows, sts_scores
+    from distilbench.evaluation.sts import from_rows
 
     folder = MODELS / name
     if name == "all-mpnet-base-v2" and not folder.is_dir():

@@ -34,7 +34,6 @@ from distilbench.evaluation.encoders import (
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.sets import sets_of_data
-from distilbench.prepare.dedup import distinct_readings
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.progress.console import scores_told
 from distilbench.records import (
@@ -178,20 +177,19 @@ class Evaluation:
         if not self.settings.quantisations:
             rows.pop("calibration")
         queries = {"queries": rows.pop("queries")} if data.by_role and "queries" in rows else {}
-        model, width = spec.load(), spec.width()
+        width = spec.width()
         vectors_ND = np.empty((len(data.corpus.sentences), width), dtype=np.float32)
         for name, of_name in {"sentences": np.unique(np.concatenate([*rows.values(), *_NO_ROWS])), **queries}.items():
             if not len(of_name):
                 continue
             text = [data.corpus.sentences[int(row)] for row in of_name]
             reads = spec.reading(QUERY if name == "queries" else PLAIN)
-            sentences, place = distinct_readings(model, text, reads.prompt_before())
-            vectors = self._encode(reads, sentences, fingerprint(sentences), f"{spec.title}, {name}")
+            vectors = self._encode(reads, text, fingerprint(text), f"{spec.title}, {name}")
             if vectors.width != width:
                 raise InputError(
                     f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {width}"
                 )
-            vectors_ND[of_name] = vectors.take(place)
+            vectors_ND[of_name] = vectors.block(0, len(of_name))
         by = spec.reading(DOCUMENT)
         documents = [
             self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches

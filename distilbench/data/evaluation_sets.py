@@ -1,6 +1,6 @@
 """The sets that an encoder is evaluated on, out of a data folder; training text is not required.
 
-sts/, sts_senteval_tok/          STS, raw and as SentEval feeds it (tokenised, lower-cased)
+sts/                             STS
 sc/, sts/SICK.*                  sentence classification (`classification_sets`)
 quora/, NAME/corpus.*            retrieval (`retrieval_sets`); without judgements made of pairs (`searches`)
 glue/, nli/, ...                 labelled pair tasks (`pair_tasks`)
@@ -20,7 +20,7 @@ from distilbench.choices import EVERY_TASK, TaskKind
 from distilbench.data.about import DEMONSTRATION, PairTaskFormat, about
 from distilbench.data.calibration import calibration_rows
 from distilbench.data.classification_sets import read_classification
-from distilbench.data.corpus import Corpus, CorpusBuilder, Rows, StsSet
+from distilbench.data.corpus import Corpus, CorpusBuilder, Rows
 from distilbench.data.folder import Limits, read_folder, read_sts
 from distilbench.data.pair_tasks import SPLITS, LabelledPairs, add_pair_tasks, formats_of, read_pair_task
 from distilbench.data.readers import read_tsv
@@ -46,12 +46,10 @@ _NONE = (np.empty(0, dtype=np.int64),)
 class EvaluationData:
     """The sets, with their sentences in `corpus`; `corpus.train` are the rows to calibrate on.
 
-    The documents of `searches` are files of their own; `queries` are the rows of their queries. `tokenised` are STS sets
-    beside those of the corpus.
+    The documents of `searches` are files of their own; `queries` are the rows of their queries.
     """
 
     corpus: Corpus
-    tokenised: tuple[StsSet, ...]
     searches: tuple[LargeRetrievalSet, ...]
     queries: tuple[Rows, ...]
     alike: EvaluationData | None = None
@@ -61,7 +59,7 @@ class EvaluationData:
     def is_empty(self) -> bool:
         """True if there is no set to score."""
         corpus = self.corpus
-        return not (corpus.sts or corpus.classification or corpus.pair_tasks or self.tokenised or self.searches)
+        return not (corpus.sts or corpus.classification or corpus.pair_tasks or self.searches)
 
     @property
     def by_role(self) -> bool:
@@ -82,9 +80,9 @@ class EvaluationData:
 
         Their order is that of the sets, so that it is the same whatever other kinds there are.
         """
-        sts_sets, corpus = (*self.corpus.sts, *self.tokenised), self.corpus
+        corpus = self.corpus
         columns = {
-            "sts": [side for s in sts_sets for side in (s.left_P, s.right_P)],
+            "sts": [side for s in corpus.sts for side in (s.left_P, s.right_P)],
             "classification": [side for s in corpus.classification for side in s.texts],
             "pairs": [side for t in corpus.pair_tasks for s in t.splits.values() for side in (s.left_P, s.right_P)],
             "queries": list(self.queries),
@@ -99,8 +97,7 @@ class EvaluationData:
         """SHA-256 of everything that a score depends on, but for how an encoder reads it."""
         if self.alike is not None:
             return self.alike.fingerprint
-        tokenised = [[s.name, s.split, *(c.tolist() for c in (s.left_P, s.right_P, s.score_P))] for s in self.tokenised]
-        return fingerprint([self.corpus.fingerprint, tokenised, [s.digest() for s in self.searches]])
+        return fingerprint([self.corpus.fingerprint, [s.digest() for s in self.searches]])
 
 
 def evaluation_data(root: Path, kinds: Sequence[TaskKind], limits: Limits, store: ArtifactStore) -> EvaluationData:
@@ -109,18 +106,11 @@ def evaluation_data(root: Path, kinds: Sequence[TaskKind], limits: Limits, store
         raise ValueError(f"kinds {kinds!r}: expected some of {', '.join(EVERY_TASK)}")
     if not root.is_dir():
         raise InputError(f"--data {root}: no such folder")
-    coded: set[str] = set()
     builder = CorpusBuilder(root.resolve().name, about(root).demonstration)
-    tokenised: list[StsSet] = []
     searches: list[LargeRetrievalSet] = []
     if "sts" in kinds:
         read_sts(root / "sts", builder)
-        if (root / "sts_senteval_tok").is_dir():
-            raw, builder.sts = builder.sts, []  # set aside: what is missing is told of each folder alone
-            read_sts(root / "sts_senteval_tok", builder)
-            coded = builder.scored
-            tokenised, builder.sts = builder.sts, raw
-    coded |= builder.scored
+    coded = builder.scored
     labelled = read_labelled_sets(root, kinds, builder)
     if "retrieval" in kinds:
         searches = read_retrieval_sets(root, store, limits.documents, builder.found, builder.missing)
@@ -132,7 +122,7 @@ def evaluation_data(root: Path, kinds: Sequence[TaskKind], limits: Limits, store
     # The pair tasks allow training on their sentences; a file of two kinds of sets may be missing twice.
     corpus = builder.build()
     corpus = replace(corpus, train=np.unique(calibration), missing=tuple(dict.fromkeys(corpus.missing)))
-    data = EvaluationData(corpus, tuple(tokenised), tuple(searches), queries)
+    data = EvaluationData(corpus, tuple(searches), queries)
     if data.is_empty:
         raise InputError(
             f"--data {root}: no set of {' or '.join(kinds)} in it; expected e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"

@@ -8,10 +8,6 @@ NAME/retrieval/queries.SPLIT.tsv, qrels.SPLIT.tsv    query_id text; query_id doc
 NAME/corpus.jsonl[.gz], queries.jsonl[.gz]    BEIR's own layout: objects with _id, text and perhaps title
 NAME/qrels/SPLIT.tsv                          query-id corpus-id score
 
-Of duplicate pairs (HPD, section 4.2: question2 is indexed, question1 asks):
-
-quora/pairs.tsv[.gz]                          question1 question2 is_duplicate split; of the splits dev and test
-
 SPLIT is dev or test.
 """
 
@@ -29,7 +25,7 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.documents import MARK, TITLE, Columns, Ids, read_documents
-from distilbench.data.readers import column_names, either, finite_number, flag, read_tsv, sentence
+from distilbench.data.readers import column_names, either, finite_number, read_tsv
 from distilbench.data.sampling import fixed_sample
 from distilbench.data.sentences import FILE, SentenceFile, write_sentences
 from distilbench.errors import InputError
@@ -42,7 +38,6 @@ SPLITS: tuple[Split, ...] = ("dev", "test")
 TRAIN = "train"
 """Judgements of this split are trained on (`judgements`)."""
 EVERY_SPLIT = (TRAIN, *SPLITS)
-DUPLICATES = "-duplicates"
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it writes."""
 
@@ -116,15 +111,11 @@ def read_retrieval_sets(
 ) -> list[LargeRetrievalSet]:
     """Every set of `root`; lines for the user are added to `notes` and `missing`.
 
-    Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken; those of
-    duplicate pairs are not cut.
+    Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken.
     """
     sets = [_judged(layout, split, store, documents, notes) for layout, split in judged_splits(root, missing)]
-    sets += _duplicates(root / "quora", store, notes)
     if not sets:
-        missing.append(
-            "a retrieval set (NAME/corpus.tsv with retrieval/, BEIR's NAME/corpus.jsonl, or quora/pairs.tsv)"
-        )
+        missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, or BEIR's NAME/corpus.jsonl)")
     return sets
 
 
@@ -304,40 +295,6 @@ def documents_of(layout: Layout, chosen: ChosenDocuments | None = None) -> Itera
 def texts_of(path: Path, columns: Columns) -> Iterator[tuple[int, str, str]]:
     """Row, id and text of each document or query; those that are marked as BEIR's queries are no documents."""
     return ((row, name, text) for row, name, text in read_documents(path, columns) if text is not None)
-
-
-def _duplicates(folder: Path, store: ArtifactStore, notes: list[str]) -> Iterator[LargeRetrievalSet]:
-    """question1 of the duplicate pairs asks, question2 of all pairs of the split is indexed."""
-    path = either(folder, "pairs.tsv")
-    if path is None:
-        return
-    columns = ("question1", "question2", "is_duplicate", "split")
-    documents: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
-    relevant: dict[str, dict[str, dict[int, None]]] = {split: {} for split in SPLITS}
-    for row, (one, two, duplicate, split) in read_tsv(path, columns):
-        if split in documents:
-            asks, answers = sentence(path, row, columns[0], one), sentence(path, row, columns[1], two)
-            position = documents[split].setdefault(answers, len(documents[split]))
-            if flag(path, row, columns[2], duplicate):
-                relevant[split].setdefault(asks, {})[position] = None
-    for split in SPLITS:
-        if not relevant[split]:
-            continue
-        parts = {"file": file_sha256(path), "duplicates": split, "step_version": STEP_VERSION}
-        positions = tuple(np.array(list(rows), dtype=np.int64) for rows in relevant[split].values())
-        yield LargeRetrievalSet(
-            folder.name + DUPLICATES,
-            split,
-            tuple(relevant[split]),
-            _written(documents[split], parts, store),
-            fingerprint(parts),
-            positions,
-            tuple(np.ones(len(rows)) for rows in positions),
-        )
-        notes.append(
-            f"{folder.name}/{path.name}: {len(relevant[split]):,} questions of duplicate pairs, "
-            f"{len(documents[split]):,} to find them among ({split})"
-        )
 
 
 def _written(texts: Iterable[str], parts: dict[str, Any], store: ArtifactStore) -> SentenceFile:

@@ -1,26 +1,41 @@
-"""What an encoder costs to keep and to embed with: its size on disk, its parameters, its latency (`evaluation.latency`).
+"""What an encoder costs to keep and to embed with: its size on disk, its parameters, its latency.
 
 Each shape is measured once on a machine: encoders whose files have the same shapes have the same cost, whatever trained them.
+
+Latency is from text to vector on one thread, and a busy machine does not decide. A fixed sample of sentences is read in
+batches of 32 in their order, and one at a time. After each batch a reference is timed, the same numbers through the same
+products: what else the machine does slows both, and their ratio stays. The median ratio of repeated rounds, times what the
+reference takes on this machine when nothing disturbs it, is the latency. What counts is the thread's own time, not that on
+the wall. A static encoder has met the words before, as it has in use (`encoders.words`).
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
+import os
+import statistics
 import struct
-from collections.abc import Sequence
+import sysconfig
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
 from distilbench.errors import InputError
-from distilbench.evaluation import latency
 from distilbench.records import EncoderCost
 from distilbench.storage.files import file_sha256, fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
+from distilbench.threads import torch_threads
 
 FILE = "cost.json"
 STEP_VERSION = 3
@@ -33,6 +48,17 @@ WEIGHTS = (
 """Where a module's weights are, in the order that loading prefers; an index names the files of its parts."""
 NO_CONFIGURATION = "data_config.json"
 """What some older encoders were trained on."""
+BATCH = 32
+SENTENCES, SINGLES = 256, 64
+"""Sentences that are read in batches, and one at a time."""
+ROUNDS, LEAST_ROUNDS = 5, 3
+ENOUGH_S = 20.0
+"""Seconds after which no round begins, once there are `LEAST_ROUNDS`."""
+REFERENCE_WIDTH, REFERENCE_TOKENS = 384, 128
+CALM = 40
+"""Runs of the reference, of which the fastest is its time on a calm machine."""
+EVERY = 8
+"""Single sentences between two runs of the reference."""
 
 
 class Size(NamedTuple):
@@ -42,18 +68,28 @@ class Size(NamedTuple):
     bytes_on_disk: int
 
 
+class Timing(NamedTuple):
+    """Milliseconds of a sentence: `batched_ms` in batches, `p50_ms` and `p95_ms` on its own; how many were timed."""
+
+    batched_ms: float
+    p50_ms: float
+    p95_ms: float
+    timed_batched: int
+    timed_single: int
+
+
 class CostBench:
     """Measures encoders on the same sentences, on one thread of the CPU; what the store has is not measured again."""
 
     def __init__(self, sentences: Sequence[str], store: ArtifactStore) -> None:
         """Take a sample of `sentences`, evenly spread over them."""
-        chosen = np.linspace(0, len(sentences) - 1, min(latency.SENTENCES, len(sentences))).astype(int)
+        chosen = np.linspace(0, len(sentences) - 1, min(SENTENCES, len(sentences))).astype(int)
         self.texts, self.store = [sentences[i] for i in chosen], store
-        self.machine = latency.this_processor()
+        self.machine = this_processor()
         parts = {"machine": self.machine, "step_version": STEP_VERSION}
 
         def make(folder: Path, missing: list[str]) -> None:
-            write_json(folder / FILE, {"seconds": latency.calm_reference_s()})
+            write_json(folder / FILE, {"seconds": calm_reference_s()})
 
         calm = store.build("reference", parts, [FILE], make)
         self.reference_s = float(json.loads((calm / FILE).read_text())["seconds"])
@@ -70,7 +106,7 @@ class CostBench:
 
         def make(folder: Path, missing: list[str]) -> None:
             model = spec.load("cpu").eval()
-            timing = latency.time_encoder(model, spec.prompt_before(), self.texts, self.reference_s)
+            timing = time_encoder(model, spec.prompt_before(), self.texts, self.reference_s)
             cost = EncoderCost(
                 **encoder_size(spec, model)._asdict(),
                 sentences_per_second_1=1000 / timing.p50_ms,
@@ -171,3 +207,118 @@ def _tensors(path: Path) -> dict[str, Any]:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
     return {name: [value["dtype"], value["shape"]] for name, value in header.items() if name != "__metadata__"}
+
+
+@functools.cache
+def this_processor() -> dict[str, str]:
+    """What latencies are of: the processor and the version of torch."""
+    name = ""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())
+        name = next((value.strip() for key, _, value in lines if key.strip() == "model name"), "")
+    return {"processor": name or sysconfig.get_platform(), "torch": torch.__version__}
+
+
+def reference_run() -> Callable[[], object]:
+    """What is timed beside an encoder: the same numbers through the same layer, every time."""
+    generator = torch.Generator().manual_seed(0)
+    weight_DD = torch.randn((REFERENCE_WIDTH, REFERENCE_WIDTH), generator=generator) / REFERENCE_WIDTH**0.5
+    x_TD = torch.randn((REFERENCE_TOKENS, REFERENCE_WIDTH), generator=generator)
+
+    def run() -> object:
+        with torch.inference_mode():
+            y_TD = x_TD
+            for _ in range(6):  # as many products as a layer of a transformer has
+                y_TD = nn.functional.gelu(y_TD @ weight_DD)
+                y_TD = nn.functional.layer_norm(y_TD, (REFERENCE_WIDTH,))
+            return torch.softmax(y_TD @ y_TD.T, dim=-1) @ y_TD
+
+    return run
+
+
+def calm_reference_s() -> float:
+    """Seconds of a run of the reference while nothing disturbs it: the fastest of `CALM`."""
+    run = reference_run()
+    with on_threads(1):
+        return min(_seconds(run) for _ in range(CALM))
+
+
+def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence[str], reference_s: float) -> Timing:
+    """Time an encoder on the CPU, reading `texts`.
+
+    `reference_s` is what `calm_reference_s` said on this machine.
+    """
+    if not texts:
+        raise ValueError("no sentences, expected at least one to time")
+    before, reference = prompt_of(model, prompt), reference_run()
+    batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+    singles = list(itertools.islice(itertools.cycle(texts), min(SINGLES, len(texts))))
+
+    def read(batch: Sequence[str]) -> float:
+        return _seconds(lambda: read_texts(model, batch, before))
+
+    batched, alone = [], []
+    with on_threads(1):
+        for batch in batches[:2]:  # what only the first ones do
+            read(batch)
+        read(singles[:1])
+        for _ in _rounds():
+            spent = [(read(batch), _seconds(reference)) for batch in batches]
+            batched.append(sum(encoder for encoder, _ in spent) / sum(other for _, other in spent))
+        for _ in _rounds():
+            times, others = [], []
+            for place, text in enumerate(singles):
+                times.append(read([text]))
+                if place % EVERY == 0:
+                    others.append(_seconds(reference))
+            beside = statistics.fmean(others)
+            alone.append([seconds / beside for seconds in times])
+    p50, p95 = (statistics.median(float(np.percentile(ratios, q)) for ratios in alone) for q in (50, 95))
+    each = len(batches) / len(texts)
+    return Timing(
+        1000 * statistics.median(batched) * reference_s * each,
+        1000 * p50 * reference_s,
+        1000 * p95 * reference_s,
+        len(texts) * len(batched),
+        len(singles) * len(alone),
+    )
+
+
+def read_texts(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:
+    """Embed the sentences, all in one padded batch."""
+    if not reads_tokens(model):
+        return encode(model, batch, prompt=prompt)
+    ids = token_ids(model, batch, prompt)
+    return encode_ids(model, ids, len(ids) * max(len(row) for row in ids))
+
+
+@contextmanager
+def on_threads(threads: int) -> Iterator[None]:
+    """Run torch on `threads` threads, and the tokenizer on one: its own pool is as large as the machine."""
+    name = "TOKENIZERS_PARALLELISM"
+    parallel = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        with torch_threads(threads):
+            yield
+    finally:
+        if parallel is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = parallel
+
+
+def _rounds() -> Iterator[int]:
+    began = time.perf_counter()
+    for number in range(ROUNDS):
+        if number >= LEAST_ROUNDS and time.perf_counter() - began > ENOUGH_S:
+            return
+        yield number
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    """The thread's own time."""
+    began = time.thread_time()
+    run()
+    return time.thread_time() - began

@@ -97,10 +97,9 @@ def encoder_rows(
     Sentence classification and pair tasks are scored of the whole float32 vectors alone, and so is what `more` gives. A zero
     vector, or one that is not finite, is an InputError that quotes its sentence, or names the document.
     """
-    sts = (*sets.sts, *sets.tokenised)
     judged = [s.rows for s in (sets.judged, sets.tested) if s is not None]
     rows = np.unique(
-        np.concatenate([*(side for s in sts for side in (s.left_P, s.right_P)), *sets.queries, *judged, []])
+        np.concatenate([*(side for s in sets.sts for side in (s.left_P, s.right_P)), *sets.queries, *judged, []])
     ).astype(np.int64)
     read_ND = vectors.take(rows)
     for width in widths:
@@ -136,9 +135,8 @@ def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequ
 def _row(scored: _Scored, searches: Sequence[RetrievalResult], more: Callable[[], TaskScores]) -> EncoderRow:
     sets, code, width = scored.sets, scored.code, scored.vectors_ND.shape[1]
     stored_ND, query_ND = (scored.vectors_ND,) * 2 if code is None else code.compared(scored.vectors_ND)
-    raw = _similarities(stored_ND, scored.rows, sets.sts)
-    parts = [_sts_part(sets, raw, _similarities(stored_ND, scored.rows, sets.tokenised))]
-    parts.append(_retrieval_part(scored, searches))
+    similarities = _similarities(stored_ND, scored.rows, sets.sts)
+    parts = [_sts_part(sets.sts, similarities), _retrieval_part(scored, searches)]
     stored, queries = from_rows(scored.rows, stored_ND), from_rows(scored.rows, query_ND)
     dev = sets.judged.measure(stored, queries) if sets.judged else []
     tested = sets.tested.measure(stored, queries) if sets.tested else []
@@ -151,7 +149,7 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult], more: Callable[[]
         parts += [_classification_part(scored), *(_pair_part(scored, task) for task in sets.pair_tasks)]
         parts.append(TaskScores(extra.scores, extra.notes))
     measured = {"test": tested, "dev": dev}
-    said = {split: sts_items(sets.sts, raw, split) | _items_of(measured[split]) for split in measured}
+    said = {split: sts_items(sets.sts, similarities, split) | _items_of(measured[split]) for split in measured}
     said["test"] |= {name: value_items(values) for part in parts for name, values in part.items.items()}
     return EncoderRow(
         width=width,
@@ -164,14 +162,13 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult], more: Callable[[]
     )
 
 
-def _sts_part(sets: EvaluationSets, raw: list[NDArray[np.float64]], tokenised: list[NDArray[np.float64]]) -> TaskScores:
+def _sts_part(sets: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]]) -> TaskScores:
     notes = [
         f"{s.name} ({s.split}): every pair has the same cosine; its correlations, which are undefined, stand as 0"
-        for s, similarity_P in zip((*sets.sts, *sets.tokenised), (*raw, *tokenised), strict=True)
+        for s, similarity_P in zip(sets, similarities, strict=True)
         if np.ptp(similarity_P) < LEAST_SPREAD
     ]
-    scores = scores_of_similarities(sets.sts, raw)
-    return TaskScores([*scores, *scores_of_similarities(sets.tokenised, tokenised, "sts-tokenised")], notes)
+    return TaskScores(scores_of_similarities(sets, similarities), notes)
 
 
 def _costs_of(result: RetrievalResult, code: Code | None) -> list[IndexCost]:

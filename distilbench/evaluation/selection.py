@@ -8,21 +8,22 @@ Axes in names: P pairs, Q queries, N documents or held-out sentences, K neighbou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import ClassificationSet, PairTask, Rows
+from distilbench.data.corpus import ClassificationSet, PairTask, RetrievalSet, Rows, StsSet
 from distilbench.evaluation.classification import CROSS_VALIDATED_C, pair_features
 from distilbench.evaluation.logistic import Logistic, Problem
 from distilbench.evaluation.pair_probe import probe
-from distilbench.evaluation.ranking import Grades, Relevant, ranking_metrics
+from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import DEPTH, unit
 from distilbench.evaluation.statistics import Resampled, mean_of, resampled_correlation, resampled_mean
-from distilbench.evaluation.sts import Embed, cosine, spearman, sts_similarities
+from distilbench.evaluation.sts import Embed, cosine, spearman
 from distilbench.records import Score
 from distilbench.selection import STS, Kind, Part, Selection
 
@@ -56,154 +57,79 @@ def total(measured: Sequence[Measured]) -> float:
     return float(sum(m.weight * m.value for m in measured) / sum(m.weight for m in measured))
 
 
-def distinct(sides: Iterable[Rows]) -> Rows:
-    """The distinct rows, rising."""
-    return np.unique(np.concatenate(list(sides)))
-
-
 @dataclass(frozen=True)
-class DevSet:
-    """An STS dev set by rows of the corpus."""
-
-    name: str
-    left_P: Rows
-    right_P: Rows
-    score_P: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class SearchSet:
-    """Queries and documents by rows of the corpus; `relevant[q]` are positions in `documents`, `grades[q]` how well they
-    answer (None: all 1)."""
-
-    name: str
-    queries: Rows
-    documents: Rows
-    relevant: Relevant
-    grades: Grades | None = None
-
-
-@dataclass(frozen=True)
-class StsSets:
-    """The STS dev sets: their Spearman correlations."""
-
-    kind: ClassVar[Kind] = "sts"
-    sets: tuple[DevSet, ...]
-
-    @property
-    def rows(self) -> Rows:
-        """The distinct rows, rising."""
-        return distinct(side for s in self.sets for side in (s.left_P, s.right_P))
-
-    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
-        """Each set's correlation."""
-        similarities = sts_similarities(stored, [(s.left_P, s.right_P) for s in self.sets])
-        pairs = zip(similarities, self.sets, strict=True)
-        return [rank_correlation(f"sts/{s.name}", similarity_P, s.score_P) for similarity_P, s in pairs]
-
-
-@dataclass(frozen=True)
-class SearchSets:
-    """Retrieval dev sets: a ranking metric of each one's queries, in an exact search."""
-
-    kind: ClassVar[Kind] = "retrieval"
-    sets: tuple[SearchSet, ...]
-
-    @property
-    def rows(self) -> Rows:
-        """The distinct rows, rising."""
-        return distinct(side for s in self.sets for side in (s.queries, s.documents))
-
-    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
-        """Each set's metric."""
-        figures = []
-        for s in self.sets:
-            order_QR = nearest(as_query(s.queries), stored(s.documents), DEPTH)
-            value_Q = dict(ranking_metrics(order_QR, s.relevant, s.grades))[metric]
-            figures.append(mean_of_items(f"retrieval/{s.name}/{metric}", value_Q))
-        return figures
-
-
-@dataclass(frozen=True)
-class HeldOutSets:
+class HeldOutSet:
     """Held-out sentences `rows` with the teacher's first neighbours `near_NK` among them, as positions, and pairs of them,
     near and far, with the teacher's cosines."""
 
-    kind: ClassVar[Kind] = "fidelity"
     rows: Rows
     near_NK: NDArray[np.int64]
     left_P: Rows
     right_P: Rows
     cosine_P: NDArray[np.float64]
 
-    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
-        """The mean share of the teacher's neighbours that are the student's too, and Spearman's correlation of the cosines
-        of the pairs with the teacher's; a half each."""
-        vectors_ND = stored(self.rows)
-        near_NK = neighbours(as_query(self.rows), vectors_ND, self.near_NK.shape[1])
-        kept_N = (near_NK[:, :, None] == self.near_NK[:, None, :]).any(axis=2).mean(axis=1)
-        similarity_P = cosine(vectors_ND[self.left_P], vectors_ND[self.right_P])
-        return [
-            mean_of_items(f"fidelity/{OWN_TEXT}/overlap@10", kept_N),
-            rank_correlation(f"fidelity/{OWN_TEXT}/spearman", similarity_P, self.cosine_P),
-        ]
+
+JudgedSet = StsSet | RetrievalSet | HeldOutSet | ClassificationSet | PairTask
+"""A set that students are selected by: a part of a dev set, or held-out sentences."""
 
 
-@dataclass(frozen=True)
-class LabelledSets:
-    """Classification sets with training and dev examples: their accuracies by a logistic regression."""
-
-    kind: ClassVar[Kind] = "classification"
-    sets: tuple[ClassificationSet, ...]
-
-    @property
-    def rows(self) -> Rows:
-        """The distinct rows, rising."""
-        return distinct(side for s in self.sets for side in s.texts)
-
-    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
-        """Each set's accuracy on its dev examples, by the penalty that is best there, as in the records."""
-        figures = []
-        for s in self.sets:
-            sides = [stored(rows) for rows in s.texts]
-            features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
-            train_N = s.split_N == "train"
-            problems = [Problem(train_N, c) for c in CROSS_VALIDATED_C]
-            right_PN = (Logistic(features_ND, s.class_N).predict(problems) == s.class_N)[:, ~train_N]
-            correct_N = right_PN[int(np.argmax(right_PN.mean(axis=1)))]
-            figures.append(mean_of_items(f"classification/{s.name}/accuracy", correct_N))
-        return figures
+def columns_of(judged: JudgedSet) -> list[Rows]:
+    """The rows that a set is measured on, column by column."""
+    match judged:
+        case StsSet():
+            return [judged.left_P, judged.right_P]
+        case RetrievalSet():
+            return [judged.queries, judged.documents]
+        case HeldOutSet():
+            return [judged.rows]
+        case ClassificationSet():
+            return list(judged.texts)
+        case PairTask():
+            return [side for split in judged.splits.values() for side in (split.left_P, split.right_P)]
 
 
-@dataclass(frozen=True)
-class PairTaskSets:
-    """Labelled pair tasks: the dev accuracies (of a gold scale, Spearman) of a regression on the vectors."""
-
-    kind: ClassVar[Kind] = "pairs"
-    sets: tuple[PairTask, ...]
-
-    @property
-    def rows(self) -> Rows:
-        """The distinct rows, rising."""
-        return distinct(
-            side for task in self.sets for split in task.splits.values() for side in (split.left_P, split.right_P)
-        )
-
-    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
-        """Each task's figure."""
-        figures = []
-        for task in self.sets:
-            probed = probe(stored, task)
-            if task.kind == "regression":
-                name = f"pair-probe/{task.name}/spearman"
-                figures.append(rank_correlation(name, probed.predicted_P, probed.target_P))
-            else:
-                name = f"pair-probe/{task.name}/accuracy"
-                figures.append(mean_of_items(name, probed.predicted_P == probed.target_P))
-        return figures
+def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
+    """What a set says of an encoder: two figures of held-out sentences, else one."""
+    match judged:
+        case StsSet():
+            similarity_P = cosine(stored(judged.left_P), stored(judged.right_P))
+            return [rank_correlation(f"sts/{judged.name} {judged.split}", similarity_P, judged.score_P)]
+        case RetrievalSet():
+            order_QR = nearest(as_query(judged.queries), stored(judged.documents), DEPTH)
+            value_Q = dict(ranking_metrics(order_QR, judged.relevant, judged.grades))[metric]
+            return [mean_of_items(f"retrieval/{judged.name}/{metric}", value_Q)]
+        case HeldOutSet():
+            return _fidelity(judged, stored, as_query)
+        case ClassificationSet():
+            return [mean_of_items(f"classification/{judged.name}/accuracy", _classified(judged, stored))]
+        case PairTask():
+            probed, name = probe(stored, judged), f"pair-probe/{judged.name}"
+            if judged.kind == "regression":
+                return [rank_correlation(f"{name}/spearman", probed.predicted_P, probed.target_P)]
+            return [mean_of_items(f"{name}/accuracy", probed.predicted_P == probed.target_P)]
 
 
-SetsOfKind = StsSets | SearchSets | HeldOutSets | LabelledSets | PairTaskSets
+def _fidelity(held: HeldOutSet, stored: Embed, as_query: Embed) -> list[Measured]:
+    """The mean share of the teacher's neighbours that are the student's too, and Spearman's correlation of the cosines of the
+    pairs with the teacher's; a half each."""
+    vectors_ND = stored(held.rows)
+    near_NK = neighbours(as_query(held.rows), vectors_ND, held.near_NK.shape[1])
+    kept_N = (near_NK[:, :, None] == held.near_NK[:, None, :]).any(axis=2).mean(axis=1)
+    similarity_P = cosine(vectors_ND[held.left_P], vectors_ND[held.right_P])
+    return [
+        mean_of_items(f"fidelity/{OWN_TEXT}/overlap@10", kept_N),
+        rank_correlation(f"fidelity/{OWN_TEXT}/spearman", similarity_P, held.cosine_P),
+    ]
+
+
+def _classified(judged: ClassificationSet, stored: Embed) -> NDArray[np.bool_]:
+    """Which dev examples are right by the penalty that is best there, as in the records."""
+    sides = [stored(rows) for rows in judged.texts]
+    features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
+    train_N = judged.split_N == "train"
+    problems = [Problem(train_N, c) for c in CROSS_VALIDATED_C]
+    right_PN = (Logistic(features_ND, judged.class_N).predict(problems) == judged.class_N)[:, ~train_N]
+    return np.asarray(right_PN[int(np.argmax(right_PN.mean(axis=1)))])
 
 
 def nearest(queries_QD: NDArray[np.float32], documents_ND: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
@@ -239,31 +165,31 @@ class SelectionSets:
     """What a selection is measured on: the sets of each of its kinds."""
 
     selection: Selection
-    sets: tuple[SetsOfKind, ...]
+    sets: Mapping[Kind, tuple[JudgedSet, ...]]
 
     @property
     def rows(self) -> Rows:
         """The distinct rows of all sets, rising."""
-        return np.unique(np.concatenate([of_kind.rows for of_kind in self.sets]))
+        every = [judged for of_kind in self.sets.values() for judged in of_kind]
+        return np.unique(np.concatenate([column for judged in every for column in columns_of(judged)]))
 
     def measure(self, stored: Embed, as_query: Embed | None = None) -> list[Measured]:
         """Every figure of the encoder whose vectors are stored as `stored` gives them; `as_query` are those of queries before
         they are stored (None: the same). The figures of a kind share its weight alike."""
-        sets = {of_kind.kind: of_kind for of_kind in self.sets}
         measured = []
         for part in self.selection.parts:
-            of_part = sets[part.kind].measure(stored, as_query or stored, part.metric)
+            of_part = [
+                m for judged in self.sets[part.kind] for m in figures(judged, stored, as_query or stored, part.metric)
+            ]
             measured += [m._replace(weight=part.weight * (1 / len(of_part))) for m in of_part]
         return measured
 
     def parts(self, measured: Sequence[Measured]) -> Iterator[tuple[Part, Sequence[Measured]]]:
         """Each part of the selection with its figures."""
-        sets, left = {of_kind.kind: of_kind for of_kind in self.sets}, list(measured)
+        left = iter(measured)
         for part in self.selection.parts:
-            of_kind = sets[part.kind]
-            count = 2 if isinstance(of_kind, HeldOutSets) else len(of_kind.sets)
-            yield part, left[:count]
-            left = left[count:]
+            count = sum(2 if isinstance(judged, HeldOutSet) else 1 for judged in self.sets[part.kind])
+            yield part, list(itertools.islice(left, count))
 
     def by_part(self, measured: Sequence[Measured]) -> dict[str, float]:
         """The figure of each part of the selection, by its name; of `fidelity` alone also its two."""
@@ -279,9 +205,9 @@ class SelectionSets:
         return total(self.measure(stored, as_query))
 
 
-def of_sts(sets: Sequence[DevSet]) -> SelectionSets:
+def of_sts(sets: Sequence[StsSet]) -> SelectionSets:
     """Selection by STS dev sets."""
-    return SelectionSets(STS, (StsSets(tuple(sets)),))
+    return SelectionSets(STS, {"sts": tuple(sets)})
 
 
 def selection_scores(sets: SelectionSets, measured: Sequence[Measured]) -> list[Score]:

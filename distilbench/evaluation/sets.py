@@ -15,13 +15,11 @@ from distilbench.evaluation.selection import SelectionSets
 class EvaluationSets:
     """Sets whose texts are rows of `sentences`; `queries` are the rows of the queries of each of the `searches`.
 
-    The documents of the searches come with the vectors (`encoders.Vectors`). `tokenised` are STS sets as SentEval feeds
-    them.
+    The documents of the searches come with the vectors (`encoders.Vectors`).
     """
 
     sentences: Sequence[str]
     sts: Sequence[StsSet] = ()
-    tokenised: Sequence[StsSet] = ()
     searches: Sequence[RetrievalTask] = ()
     queries: Sequence[Rows] = ()
     classification: Sequence[ClassificationSet] = ()
@@ -37,7 +35,7 @@ def sets_of_data(data: EvaluationData) -> EvaluationSets:
     corpus = data.corpus
     searches = [RetrievalTask(s.name, s.split, s.relevant, s.grades) for s in data.searches]
     return EvaluationSets(
-        corpus.sentences, corpus.sts, data.tokenised, searches, data.queries, corpus.classification, corpus.pair_tasks
+        corpus.sentences, corpus.sts, searches, data.queries, corpus.classification, corpus.pair_tasks
     )
 
 
@@ -46,7 +44,6 @@ def sets_of_corpus(corpus: Corpus) -> EvaluationSets:
     return EvaluationSets(
         corpus.sentences,
         corpus.sts,
-        (),
         [RetrievalTask(t.name, "dev" if t.split == "dev" else "test", t.relevant, t.grades) for t in corpus.retrieval],
         [t.queries for t in corpus.retrieval],
         corpus.classification,

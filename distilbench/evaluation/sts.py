@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from distilbench.data.corpus import Rows, StsSet
 from distilbench.evaluation.statistics import Resampled, mean_of, resampled_correlation
-from distilbench.records import Score, Task
+from distilbench.records import Score
 
 Embed = Callable[[Rows], NDArray[np.float32]]
 """Vectors of corpus rows, in the order asked."""
@@ -36,24 +36,7 @@ def spearman(similarity_P: NDArray[np.float64], score_P: NDArray[np.float64]) ->
     return 100 * float(spearmanr(similarity_P, score_P).statistic)
 
 
-def sts_similarities(embed: Embed, sets: Iterable[tuple[Rows, Rows]]) -> list[NDArray[np.float64]]:
-    """Cosines of the pairs of every set, each distinct row embedded once."""
-    pairs = list(sets)
-    rows, where = np.unique(np.concatenate([side for pair in pairs for side in pair]), return_inverse=True)
-    vectors = embed(rows)
-    parts = np.split(where, np.cumsum([len(side) for pair in pairs for side in pair])[:-1])
-    return [cosine(vectors[parts[2 * i]], vectors[parts[2 * i + 1]]) for i in range(len(pairs))]
-
-
-def sts_scores(embed: Embed, sets: Iterable[StsSet]) -> list[Score]:
-    """The scores of every set, as `scores_of_similarities`."""
-    every = list(sets)
-    return scores_of_similarities(every, sts_similarities(embed, [(s.left_P, s.right_P) for s in every]))
-
-
-def scores_of_similarities(
-    every: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]], task: Task = "sts"
-) -> list[Score]:
+def scores_of_similarities(every: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]]) -> list[Score]:
     """Spearman and Pearson with their intervals, per group and split.
 
     "all" (subsets concatenated), and where there are several subsets each one, "mean" and "wmean". "wmean" weighs the
@@ -77,7 +60,7 @@ def scores_of_similarities(
                 scores.append(
                     Score.model_validate(
                         {
-                            **{"task": task, "set": group, "split": split, "metric": metric, "variant": variant},
+                            **{"task": "sts", "set": group, "split": split, "metric": metric, "variant": variant},
                             **{"value": resampled.value, "n": n, **resampled.interval._asdict()},
                         }
                     )

@@ -9,24 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import ClassificationSet, PairSplit, PairTask
-from distilbench.evaluation.selection import (
-    DevSet,
-    HeldOutSets,
-    LabelledSets,
-    PairTaskSets,
-    SearchSet,
-    SearchSets,
-    SelectionSets,
-    StsSets,
-)
+from distilbench.data.corpus import ClassificationSet, PairSplit, PairTask, RetrievalSet, StsSet
+from distilbench.evaluation.selection import HeldOutSet, SelectionSets
 from distilbench.selection import Part, Selection
 
 Keep = Callable[[str, NDArray[Any]], object]
 Take = Callable[[str], NDArray[Any]]
 
-_SETS = (DevSet, StsSets, SearchSet, SearchSets, HeldOutSets, LabelledSets, PairTaskSets, SelectionSets)
-CLASSES = {c.__name__: c for c in (*_SETS, ClassificationSet, PairSplit, PairTask, Selection, Part)}
+_SETS = (StsSet, RetrievalSet, HeldOutSet, ClassificationSet, PairSplit, PairTask)
+CLASSES = {c.__name__: c for c in (*_SETS, SelectionSets, Selection, Part)}
 """The data classes that are written, of arrays, tuples, mappings and plain values."""
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from distilbench.data.corpus import Rows
+from distilbench.data.corpus import Rows, StsSet
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, default_device, padded, token_budget_batches
 from distilbench.encoders.student import (
     StudentSpec,
@@ -30,7 +30,6 @@ from distilbench.encoders.student import (
     student_source,
     with_encoder,
 )
-from distilbench.evaluation.selection import DevSet
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare.progress import progress
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, RankedChoice, named
@@ -76,7 +75,7 @@ class LayerRanker:
     tokens: Path
     """The artifact of the student's tokens."""
     train: Rows
-    dev: Sequence[DevSet]
+    dev: Sequence[StsSet]
 
     def artifact(self, store: ArtifactStore) -> Path:
         """The folder with the ranking, made if not there."""
@@ -89,7 +88,9 @@ class LayerRanker:
             "vectors": self.vectors.folder.name,
             "tokens": self.tokens.name,
             "train": array_sha256(sampled),
-            "dev": [[s.name, *(array_sha256(part) for part in (s.left_P, s.right_P, s.score_P))] for s in sets],
+            "dev": [
+                [f"{s.name} dev", *(array_sha256(part) for part in (s.left_P, s.right_P, s.score_P))] for s in sets
+            ],
             "depth": depth,
             "step_version": STEP_VERSION,
         }
@@ -108,7 +109,7 @@ class LayerRanker:
                 depth=depth,
                 by="dev" if sets else "residual",
                 sentences=len(sampled),
-                dev=tuple(s.name for s in sets),
+                dev=tuple(f"{s.name} dev" for s in sets),
                 pairs=sum(len(s.score_P) for s in sets),
                 **search_layers(source, depth),
                 seconds=round(time.perf_counter() - began, 1),
@@ -125,12 +126,13 @@ def sample_sentences(train: Rows, tokens: Tokens) -> Rows:
     return np.sort(drawn[: max(within, ENOUGH_SENTENCES)])
 
 
-def sample_pairs(dev: Sequence[DevSet], pairs: int) -> list[DevSet]:
+def sample_pairs(dev: Sequence[StsSet], pairs: int) -> list[StsSet]:
     """A fixed sample of about `pairs` pairs, as many of each dev set."""
     samples = []
     for s in dev:
         chosen = np.sort(np.random.default_rng(0).permutation(len(s.score_P))[: max(2, pairs // len(dev))])
-        samples.append(DevSet(s.name, s.left_P[chosen], s.right_P[chosen], s.score_P[chosen]))
+        columns = {name: getattr(s, name)[chosen] for name in ("left_P", "right_P", "score_P")}
+        samples.append(replace(s, **columns))
     return samples
 
 
@@ -144,7 +146,7 @@ class Source:
     tokens: Tokens
     train: Rows
     target_NE: NDArray[np.float32]
-    dev: tuple[DevSet, ...]
+    dev: tuple[StsSet, ...]
 
     def small(self) -> Source:
         """A fixed part of it, for the first round."""

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import PairTask, Rows
+from distilbench.data.corpus import PairTask, Rows, StsSet
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN
-from distilbench.evaluation.selection import DevSet, SelectionSets, of_sts
+from distilbench.evaluation.selection import SelectionSets, of_sts
 from distilbench.prepare.array_json import from_json
 from distilbench.prepare.artifacts import FILE
 from distilbench.prepare.nearest import load_nearest
@@ -41,7 +41,7 @@ class Prepared:
     tokens: Tokens | None
     train: Rows
     pairs_P2: Rows
-    dev: tuple[DevSet, ...]
+    dev: tuple[StsSet, ...]
     triplets_T3: Rows = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
     augmented: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     pair_task: PairTask | None = None

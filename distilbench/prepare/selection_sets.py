@@ -7,23 +7,13 @@ and its cosines of pairs, half of them of neighbours (near) and half of any two 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distilbench.data.corpus import ClassificationSet, Corpus, HeldOut, PairSplit, PairTask, RetrievalSet
-from distilbench.evaluation.selection import (
-    DevSet,
-    HeldOutSets,
-    LabelledSets,
-    PairTaskSets,
-    SearchSet,
-    SearchSets,
-    SelectionSets,
-    SetsOfKind,
-    StsSets,
-    neighbours,
-)
+from distilbench.data.corpus import ClassificationSet, Corpus, HeldOut, PairSplit, PairTask, RetrievalSet, StsSet
+from distilbench.evaluation.selection import HeldOutSet, JudgedSet, SelectionSets, neighbours
 from distilbench.evaluation.sts import Embed, cosine
 from distilbench.prepare.nearest import nearest_documents
 from distilbench.records import selection_groups
@@ -37,11 +27,11 @@ EXAMPLES = 2_000
 FIDELITY = Selection((Part("fidelity", "fidelity"),))
 
 
-def dev_sets(corpus: Corpus) -> list[DevSet]:
+def dev_sets(corpus: Corpus) -> list[StsSet]:
     """The STS dev sets that trials are selected by."""
     dev = [s for s in corpus.sts if s.split == "dev"]
     chosen = selection_groups(s.group for s in dev)
-    return [DevSet(f"{s.name} dev", s.left_P, s.right_P, s.score_P) for s in dev if s.group in chosen]
+    return [s for s in dev if s.group in chosen]
 
 
 @dataclass(frozen=True)
@@ -57,26 +47,25 @@ def judged_sets(corpus: Corpus, teacher: Embed) -> Judged | None:
     selection = corpus.selection
     if selection == STS and not (selection.asked and corpus.pair_tasks):
         return None  # asked for it says something only to a method with a task of its own
-    dev = SelectionSets(selection, tuple(_sets(corpus, kind, teacher) for kind in selection.kinds))
+    dev = SelectionSets(selection, {kind: tuple(_sets(corpus, kind, teacher)) for kind in selection.kinds})
     tested = [held for held in corpus.held_out if held.split == "test"]
-    return Judged(dev, SelectionSets(FIDELITY, (held_out_sets(tested[0], teacher),)) if tested else None)
+    return Judged(dev, SelectionSets(FIDELITY, {"fidelity": (held_out_set(tested[0], teacher),)}) if tested else None)
 
 
-def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> SetsOfKind:
+def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> Iterable[JudgedSet]:
     if kind == "sts":
-        return StsSets(tuple(dev_sets(corpus)))
+        return dev_sets(corpus)
     if kind == "retrieval":
-        return SearchSets(tuple(search_set(s, teacher) for s in corpus.retrieval if s.split == "dev"))
+        return (search_set(s, teacher) for s in corpus.retrieval if s.split == "dev")
     if kind == "classification":
-        sets = (judged for s in corpus.classification if (judged := labelled_set(s)) is not None)
-        return LabelledSets(tuple(sets))
+        return (judged for s in corpus.classification if (judged := labelled_set(s)) is not None)
     if kind == "pairs":
         tasks = {task.name: task for task in (*corpus.pair_tasks, *corpus.probed)}
-        return PairTaskSets(tuple(few_pairs(task) for task in tasks.values() if {"train", "dev"} <= task.splits.keys()))
-    return held_out_sets(next(held for held in corpus.held_out if held.split == "dev"), teacher)
+        return (few_pairs(task) for task in tasks.values() if {"train", "dev"} <= task.splits.keys())
+    return (held_out_set(held, teacher) for held in corpus.held_out if held.split == "dev")
 
 
-def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, documents: int = DOCUMENTS) -> SearchSet:
+def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, documents: int = DOCUMENTS) -> RetrievalSet:
     """A part of a retrieval set: a sample of its queries, the documents that answer them, and those that are hardest."""
     if len(task.queries) > queries:
         chosen = np.sort(np.random.default_rng(0).choice(len(task.queries), queries, replace=False))
@@ -95,10 +84,10 @@ def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, docum
         kept = np.arange(len(task.documents))
     grades = None if task.grades is None else tuple(task.grades[q] for q in chosen)
     positions = tuple(np.searchsorted(kept, found) for found in relevant)
-    return SearchSet(task.name, task.queries[chosen], task.documents[kept], positions, grades)
+    return RetrievalSet(task.name, task.split, task.queries[chosen], task.documents[kept], positions, grades)
 
 
-def held_out_sets(held: HeldOut, teacher: Embed) -> HeldOutSets:
+def held_out_set(held: HeldOut, teacher: Embed) -> HeldOutSet:
     """Held-out sentences with the teacher's neighbours, and as many near pairs as far ones, one of each for a sentence."""
     vectors_ND = teacher(held.rows)
     near_NK = neighbours(vectors_ND, vectors_ND, min(NEIGHBOURS, len(held.rows) - 1))
@@ -107,7 +96,7 @@ def held_out_sets(held: HeldOut, teacher: Embed) -> HeldOutSets:
     near = near_NK[left, rng.integers(near_NK.shape[1], size=n)]
     far = (left + rng.integers(1, n, size=n)) % n
     pairs = np.concatenate([left, left]), np.concatenate([near, far])
-    return HeldOutSets(held.rows, near_NK, *pairs, cosine(vectors_ND[pairs[0]], vectors_ND[pairs[1]]))
+    return HeldOutSet(held.rows, near_NK, *pairs, cosine(vectors_ND[pairs[0]], vectors_ND[pairs[1]]))
 
 
 def labelled_set(task: ClassificationSet, most: int = EXAMPLES) -> ClassificationSet | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distilbench.data.corpus import Corpus
+from distilbench.data.corpus import Corpus, StsSet
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
     StudentSpec,
@@ -12,7 +12,6 @@ from distilbench.encoders.student import (
     student_pooling,
     student_source,
 )
-from distilbench.evaluation.selection import DevSet
 from distilbench.prepare.artifacts import StudentArtifacts
 from distilbench.prepare.layer_ranking import LayerRanker
 from distilbench.prepare.pruned_students import pruned_encoder, pruned_static
@@ -29,7 +28,7 @@ def prepare_student(
     student: str,
     corpus: Corpus,
     vectors: ShardedArray,
-    dev: Sequence[DevSet],
+    dev: Sequence[StsSet],
     store: ArtifactStore,
 ) -> StudentArtifacts:
     """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""

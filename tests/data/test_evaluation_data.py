@@ -34,8 +34,6 @@ def paired(name: str, count: int) -> list[list[object]]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with sets of every kind."""
     root = make_data(tmp_path_factory.mktemp("evaluation") / "small")
-    rows: list[list[object]] = [["a b .", "a c .", 4.5], ["d .", "e .", 0.5], ["f .", "f .", 5]]
-    write_tsv(root / "sts_senteval_tok" / "STS12.MSRpar.tsv", SCORED, rows)
     write_tsv(root / "sc" / "MR.tsv", ["text", "label"], labelled("mr", 24))
     for split, count in (("train", 24), ("test", 4)):
         write_tsv(root / "sc" / f"TREC.{split}.tsv", ["text", "label"], labelled(f"trec {split}", count))
@@ -73,7 +71,7 @@ def calibration(data: EvaluationData) -> list[str]:
 def asked(data: EvaluationData) -> set[str]:
     """The sentences that a set asks about, as `EvaluationData` says."""
     corpus = data.corpus
-    rows = [side for sts in (*corpus.sts, *data.tokenised) for side in (sts.left_P, sts.right_P)]
+    rows = [side for sts in corpus.sts for side in (sts.left_P, sts.right_P)]
     rows += [side for task in corpus.classification for side in task.texts]
     for task in corpus.pair_tasks:
         rows += [side for name, s in task.splits.items() if name != "train" for side in (s.left_P, s.right_P)]
@@ -110,7 +108,7 @@ def test_only_the_kinds_asked_for_are_read(folder: Path, kinds: tuple[str, ...])
     for kind in set(EVERY_TASK) - set(kinds):
         (folder / files[kind]).write_text("neither header nor rows\n")
     data = read(folder, kinds)
-    assert kinds_of(data) == set(kinds) and bool(data.tokenised) == ("sts" in kinds)
+    assert kinds_of(data) == set(kinds)
     told = "\n".join((*data.corpus.found, *data.corpus.missing))
     for kind, name in (
         ("sts", "sts/STS12"),
@@ -119,21 +117,6 @@ def test_only_the_kinds_asked_for_are_read(folder: Path, kinds: tuple[str, ...])
         ("pairs", "pair task"),
     ):
         assert (name in told) == (kind in kinds)
-
-
-def test_tokenised_sets_are_apart(folder: Path) -> None:
-    data = read(folder, ["sts"])
-    [sts] = data.tokenised
-    assert (sts.name, sts.split, sts.score_P.tolist()) == ("STS12.MSRpar", "test", [4.5, 0.5, 5.0])
-    assert data.corpus.sentences[sts.left_P[0]] == "a b ." and len(data.corpus.sts) == 4
-    assert "sts_senteval_tok/STS12.MSRpar.tsv: 3 pairs (test)" in data.corpus.found
-    # What one of the two folders lacks is told even where the other one has it.
-    assert {"sts_senteval_tok/STSB.test", "sts/STS15", "sts_senteval_tok/STS15"} <= set(data.corpus.missing)
-    assert not {"sts/STSB.test", "sts/STS12", "sts_senteval_tok/STS12"} & set(data.corpus.missing)
-    shutil.rmtree(folder / "sts_senteval_tok")
-    without = read(folder, ["sts"])
-    assert without.tokenised == () and not any("tok" in line for line in without.corpus.missing)
-    assert without.fingerprint != data.fingerprint
 
 
 def test_missing_sets_are_told(folder: Path) -> None:
@@ -168,7 +151,7 @@ def test_calibration_is_of_training_text_that_codes_are_not_scored_on(folder: Pa
     path = folder / "unlabeled" / "sentences.tsv"
     before = path.read_text().splitlines()[1:]
     everything = asked(read(folder, ["sts", "retrieval"]))
-    leaks = ["a c .", *sorted(everything)[::7]]
+    leaks = sorted(everything)[::7]
     leaks += [read(folder, ["retrieval"]).searches[0].queries[4], read(folder, ["sts"]).corpus.sentences[0]]
     assert set(leaks) <= everything
     # One sentence of each kind of set that is scored in float32 alone.
@@ -201,7 +184,7 @@ def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: 
     (folder / "quora" / "corpus.tsv").unlink()  # documents are text too
     if unlabelled:
         (folder / "unlabeled").mkdir()
-        (folder / "unlabeled" / "all.txt").write_text("a c .\nd .\n")
+        (folder / "unlabeled" / "all.txt").write_text("\n".join(sorted(asked(read(folder, ["sts"])))[:2]) + "\n")
     data = read(folder)
     built_in = read_built_in(tmp_path, ["sts"])
     assert set(calibration(data)) == set(calibration(built_in))
@@ -212,7 +195,7 @@ def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: 
 
 def test_built_in_data(tmp_path: Path) -> None:
     data = read_built_in(tmp_path)
-    assert kinds_of(data) == {"sts", "retrieval", "pairs"} and data.corpus.demonstration and data.tokenised == ()
+    assert kinds_of(data) == {"sts", "retrieval", "pairs"} and data.corpus.demonstration
     assert data.corpus.missing == ()
     assert not asked(data) & set(calibration(data))
     for search, rows in zip(data.searches, data.queries, strict=True):
@@ -248,7 +231,6 @@ def test_the_fingerprint_changes_with_what_is_scored(folder: Path) -> None:
     first_gold = (folder / "sts" / "STSB.test.tsv").read_text().splitlines()[1].split("\t")[2]
     changes = {
         "sts/STSB.test.tsv": (f"\t{first_gold}\n", "\t1.234\n"),
-        "sts_senteval_tok/STS12.MSRpar.tsv": ("4.5", "4.4"),
         "sc/MR.tsv": ("mr sentence 5\t1", "mr sentence 5\t0"),
         "glue/MRPC.dev.tsv": ("mrpc dev two 1\t1", "mrpc dev two 1\t0"),
         "quora/retrieval/qrels.dev.tsv": ("q7\td7\t1", "q7\td7\t2"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.retrieval_sets import LargeRetrievalSet, read_retrieval_sets
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from duplicates import write_searches
 
 DOCUMENTS = {f"d{i}": f"document number {i}" for i in range(30)}
 QUERIES = {"q0": "who is it", "q1": "what is it", "q2": "where is it"}
@@ -43,11 +46,6 @@ def write_beir(folder: Path, split: str = "test") -> Path:
 def add(path: Path, line: str) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write(line + "\n")
-
-
-def zipped(path: Path) -> None:
-    path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
-    path.unlink()
 
 
 def read(root: Path, documents: int | None = None) -> list[LargeRetrievalSet]:
@@ -136,11 +134,9 @@ def test_duplicate_pairs(tmp_path: Path) -> None:
         ["is it a test", "is this a test", 1, "test"],
         ["how to fly", "is this a test", 0, "test"],
     ]
-    path = write_tsv(
-        tmp_path / "data" / "quora" / "pairs.tsv", ["question1", "question2", "is_duplicate", "split"], rows
-    )
-    found = list[str]()
-    dev, test = read_retrieval_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), 1, found, [])
+    path = write_tsv(tmp_path / "pairs.tsv", ["question1", "question2", "is_duplicate", "split"], rows)
+    write_searches(path, tmp_path / "data" / "quora-duplicates")
+    dev, test = read(tmp_path / "data")
     assert {(task.name, task.split) for task in (dev, test)} == {
         ("quora-duplicates", "dev"),
         ("quora-duplicates", "test"),
@@ -151,13 +147,6 @@ def test_duplicate_pairs(tmp_path: Path) -> None:
         "may i fly": {"how does one fly": 1.0},
     }
     assert list(test.documents) == ["is this a test"] and answers(test) == {"is it a test": {"is this a test": 1.0}}
-    assert found == [
-        "quora/pairs.tsv: 2 questions of duplicate pairs, 3 to find them among (dev)",
-        "quora/pairs.tsv: 1 questions of duplicate pairs, 1 to find them among (test)",
-    ]
-    zipped(path)
-    again = read(tmp_path / "data")
-    assert [answers(task) for task in again] == [answers(dev), answers(test)]
 
 
 @pytest.mark.parametrize("write", [write_own, write_beir])

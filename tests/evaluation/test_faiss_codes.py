@@ -9,7 +9,7 @@ import faiss
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from samples import scored_rows
+from samples import scored_rows, sts_scores
 
 from distilbench.codes import FAMILIES, Family, factory_of
 from distilbench.data.corpus import Corpus, CorpusBuilder
@@ -17,7 +17,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.faiss_codes import ROUNDS, Code, not_possible, saved_code
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
 from distilbench.evaluation.retrieval import unit
-from distilbench.evaluation.sts import cosine, sts_scores
+from distilbench.evaluation.sts import cosine
 from distilbench.records import Quantisation
 
 SIZES = {"int8": 32, "int4": 16, "binary": 4, "pq8": 8, "opq8": 8, "itq4": 4, "lsh4": 4, "pcar16": 16}

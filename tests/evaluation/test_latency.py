@@ -12,8 +12,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from distilbench.encoders.encoder import EncoderSpec, token_ids
-from distilbench.evaluation import latency
-from distilbench.evaluation.latency import (
+from distilbench.evaluation import cost
+from distilbench.evaluation.cost import (
     REFERENCE_WIDTH,
     calm_reference_s,
     read_texts,
@@ -43,10 +43,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], float]],
         def read(model: Any, batch: Any, prompt: str) -> None:
             take(2.0 * len(batch))
 
-        monkeypatch.setattr(latency, "read_texts", read)
-        monkeypatch.setattr(latency, "reference_run", lambda: lambda: take(1.0))
+        monkeypatch.setattr(cost, "read_texts", read)
+        monkeypatch.setattr(cost, "reference_run", lambda: lambda: take(1.0))
         fake = SimpleNamespace(thread_time=lambda: now[0], perf_counter=lambda: now[0])
-        monkeypatch.setattr(latency, "time", fake)
+        monkeypatch.setattr(cost, "time", fake)
 
     return tell
 
@@ -91,6 +91,6 @@ def test_what_is_read(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatc
     found = read_texts(model, TEXTS[:3], "how do ")
     assert passes == [(3, max(map(len, ids)))] and found.shape[0] == 3
     seen = list[str]()
-    monkeypatch.setattr(latency, "read_texts", lambda model, batch, prompt: seen.extend([prompt, *batch]))
+    monkeypatch.setattr(cost, "read_texts", lambda model, batch, prompt: seen.extend([prompt, *batch]))
     time_encoder(model, "how do ", TEXTS[:2], reference_s=0.001)
     assert seen[:3] == ["how do ", *TEXTS[:2]]

@@ -8,19 +8,14 @@ import numpy as np
 import pytest
 from samples import InMemory
 
-from distilbench.data.corpus import ClassificationSet, PairSplit, PairTask
+from distilbench.data.corpus import ClassificationSet, PairSplit, PairTask, RetrievalSet, StsSet
 from distilbench.evaluation.classification import classification_scores
 from distilbench.evaluation.pair_probe import probe
 from distilbench.evaluation.retrieval_task import RetrievalTask, evaluate_retrieval
 from distilbench.evaluation.selection import (
-    DevSet,
-    HeldOutSets,
-    LabelledSets,
-    PairTaskSets,
-    SearchSet,
-    SearchSets,
+    HeldOutSet,
     SelectionSets,
-    StsSets,
+    figures,
     neighbours,
     selection_scores,
     total,
@@ -32,26 +27,24 @@ from distilbench.selection import Selection
 RNG = np.random.default_rng(0)
 VECTORS_ND = RNG.normal(size=(60, 12)).astype(np.float32) + 2  # crowded, as encoders' are
 ROWS = np.arange(60)
-STS = StsSets(
-    (DevSet("STSB dev", ROWS[:20], ROWS[20:40], np.arange(20.0)), DevSet("X", ROWS[:9], ROWS[9:18], np.arange(9.0)))
+STS = (
+    StsSet("STSB", "", "dev", ROWS[:20], ROWS[20:40], np.arange(20.0)),
+    StsSet("X", "", "dev", ROWS[:9], ROWS[9:18], np.arange(9.0)),
 )
 RELEVANT = tuple(np.array([q, q + 10]) for q in range(8))
 GRADES = tuple(np.array([2.0, 1.0]) for _ in range(8))
-SEARCHES = SearchSets(
-    (SearchSet("own", ROWS[:8], ROWS[8:], RELEVANT, GRADES), SearchSet("other", ROWS[:8], ROWS[8:], RELEVANT))
+SEARCHES = (
+    RetrievalSet("own", "dev", ROWS[:8], ROWS[8:], RELEVANT, GRADES),
+    RetrievalSet("other", "dev", ROWS[:8], ROWS[8:], RELEVANT),
 )
 SPLIT_N = np.array(["train"] * 30 + ["dev"] * 20)
-LABELLED = LabelledSets((ClassificationSet("C", ("a", "b"), (ROWS[:50],), np.arange(50) % 2, SPLIT_N),))
-PAIRS = PairTaskSets(
-    tuple(
-        PairTask(
-            name, kind, classes, 0, 1, {n: PairSplit(rows, rows[::-1], target(rows)) for n, rows in splits.items()}
-        )
-        for splits in [{"train": ROWS[:30], "dev": ROWS[30:]}]
-        for name, kind, classes, target in (
-            ("MRPC", "binary", ("0", "1"), lambda rows: (rows % 2).astype(float)),
-            ("S", "regression", (), lambda rows: np.sin(rows)),
-        )
+LABELLED = (ClassificationSet("C", ("a", "b"), (ROWS[:50],), np.arange(50) % 2, SPLIT_N),)
+PAIRS = tuple(
+    PairTask(name, kind, classes, 0, 1, {n: PairSplit(rows, rows[::-1], target(rows)) for n, rows in splits.items()})
+    for splits in [{"train": ROWS[:30], "dev": ROWS[30:]}]
+    for name, kind, classes, target in (
+        ("MRPC", "binary", ("0", "1"), lambda rows: (rows % 2).astype(float)),
+        ("S", "regression", (), lambda rows: np.sin(rows)),
     )
 )
 
@@ -60,21 +53,22 @@ def take(rows: np.ndarray) -> np.ndarray:
     return VECTORS_ND[rows]
 
 
-def held_out(count: int = 40) -> HeldOutSets:
+def held_out(count: int = 40) -> HeldOutSet:
     left, right = np.arange(count), (np.arange(count) + 7) % count
     near = neighbours(take(ROWS[:count]), take(ROWS[:count]), 10)
-    return HeldOutSets(ROWS[:count], near, left, right, cosine(take(left), take(right)))
+    return HeldOutSet(ROWS[:count], near, left, right, cosine(take(left), take(right)))
 
 
 EVERY = SelectionSets(
-    Selection.parse("sts=1,mrr@10=1,classification=2,pairs=1,fidelity=3"), (STS, SEARCHES, LABELLED, PAIRS, held_out())
+    Selection.parse("sts=1,mrr@10=1,classification=2,pairs=1,fidelity=3"),
+    {"sts": STS, "retrieval": SEARCHES, "classification": LABELLED, "pairs": PAIRS, "fidelity": (held_out(),)},
 )
 
 
 def test_retrieval_is_what_the_exact_search_of_a_row_finds() -> None:
-    sets = SelectionSets(Selection.parse("retrieval"), (SEARCHES,))
+    sets = SelectionSets(Selection.parse("retrieval"), {"retrieval": SEARCHES})
     found = []
-    for s in SEARCHES.sets:
+    for s in SEARCHES:
         task = RetrievalTask(s.name, "dev", s.relevant, s.grades)
         result = evaluate_retrieval(InMemory(take(s.documents)), take(s.queries), task, kinds=())
         found.append(100 * result.per_query["ndcg@10"].mean())
@@ -82,17 +76,17 @@ def test_retrieval_is_what_the_exact_search_of_a_row_finds() -> None:
 
 
 def test_queries_are_as_they_come_and_documents_as_they_are_stored() -> None:
-    sets = SelectionSets(Selection.parse("mrr@10"), (SEARCHES,))
+    sets = SelectionSets(Selection.parse("mrr@10"), {"retrieval": SEARCHES})
     signs = np.sign(VECTORS_ND - 2)
     [own, _] = sets.measure(lambda rows: signs[rows], take)
-    s = SEARCHES.sets[0]
+    s = SEARCHES[0]
     task = RetrievalTask(s.name, "dev", s.relevant, s.grades)
     result = evaluate_retrieval(InMemory(signs[s.documents]), take(s.queries), task, kinds=())
     np.testing.assert_allclose(own.value_P, result.per_query["mrr@10"])
 
 
 def test_the_teacher_is_faithful_to_itself_and_nothing_else_is() -> None:
-    sets = SelectionSets(Selection.parse("fidelity"), (held_out(),))
+    sets = SelectionSets(Selection.parse("fidelity"), {"fidelity": (held_out(),)})
     assert sets.score(take) == pytest.approx(100)
     assert sets.score(lambda rows: 3 * take(rows)) == pytest.approx(100)  # cosines alone count
     other = np.random.default_rng(1).normal(size=VECTORS_ND.shape).astype(np.float32)
@@ -105,7 +99,7 @@ def test_one_figure_is_of_neighbours_and_one_of_cosines() -> None:
     sets = held_out()
     moved = VECTORS_ND.copy()
     moved[:20] = -moved[:20]  # half of the sentences are turned over: their neighbours are each other's still
-    overlap, correlation = sets.measure(lambda rows: moved[rows], lambda rows: moved[rows], "fidelity")
+    overlap, correlation = figures(sets, lambda rows: moved[rows], lambda rows: moved[rows], "fidelity")
     expected = [len(set(neighbours(moved[:40], moved[:40], 10)[i]) & set(sets.near_NK[i])) / 10 for i in range(40)]
     np.testing.assert_allclose(overlap.value_P, expected)
     similarity = cosine(moved[sets.left_P], moved[sets.right_P])
@@ -113,28 +107,27 @@ def test_one_figure_is_of_neighbours_and_one_of_cosines() -> None:
 
 
 def test_classification_is_the_dev_accuracy_of_the_record() -> None:
-    [task] = LABELLED.sets
+    [task] = LABELLED
     with_test = ClassificationSet("C", task.classes, (ROWS,), np.arange(60) % 2, np.append(SPLIT_N, ["test"] * 10))
     texts = [f"word {'more ' * i}" for i in range(60)]
     [dev, _], _ = classification_scores(take, [with_test], texts)
-    sets = SelectionSets(Selection.parse("classification"), (LABELLED,))
+    sets = SelectionSets(Selection.parse("classification"), {"classification": LABELLED})
     assert sets.score(take) == pytest.approx(dev.value, abs=0.01)  # which is rounded there
 
 
 def test_pairs_are_what_the_probe_says() -> None:
-    binary, scale = (probe(take, task) for task in PAIRS.sets)
+    binary, scale = (probe(take, task) for task in PAIRS)
     accuracy = 100 * np.mean(binary.predicted_P == binary.target_P)
     expected = (accuracy + spearman(scale.predicted_P, scale.target_P)) / 2
-    assert SelectionSets(Selection.parse("pairs"), (PAIRS,)).score(take) == pytest.approx(expected)
+    assert SelectionSets(Selection.parse("pairs"), {"pairs": PAIRS}).score(take) == pytest.approx(expected)
 
 
 def test_a_mix_is_the_weighted_mean_of_its_parts() -> None:
-    sets = {of_kind.kind: of_kind for of_kind in EVERY.sets}
     weights = {"sts": 1, "mrr@10": 1, "classification": 2, "pairs": 1, "fidelity": 3}
     alone = {}
     for name in weights:
         selection = Selection.parse(name)
-        alone[name] = SelectionSets(selection, (sets[selection.kinds[0]],)).score(take)
+        alone[name] = SelectionSets(selection, EVERY.sets).score(take)
     measured = EVERY.measure(take)
     assert total(measured) == EVERY.score(take) == pytest.approx(sum(w * alone[n] for n, w in weights.items()) / 8)
     by_part = EVERY.by_part(measured)

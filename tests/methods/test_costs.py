@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from distilbench.evaluation import latency
+from distilbench.evaluation import cost
 from distilbench.prepare.prepared import Prepared
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials.cost_bench import Kind, kind_of, measure_costs
@@ -61,6 +61,6 @@ def test_what_was_measured_is_found_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root, store, kinds = measured
-    monkeypatch.setattr(latency, "time_encoder", None)
+    monkeypatch.setattr(cost, "time_encoder", None)
     again = measure_costs(kinds, static, sentences, ArtifactStore(store), Console(quiet=True))
     assert again == read_costs(root)

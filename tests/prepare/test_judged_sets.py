@@ -76,9 +76,9 @@ def test_sets_of_each_kind_and_what_is_reported_instead() -> None:
     made, _ = with_selection(builder.build(), Selection.parse("retrieval=0.5,fidelity=0.5"))
     found = judged_sets(made, take)
     assert found is not None and found.test is not None
-    assert [s.kind for s in found.dev.sets] == ["retrieval", "fidelity"] and found.dev.selection.asked
+    assert [*found.dev.sets] == ["retrieval", "fidelity"] and found.dev.selection.asked
     assert found.test.score(take) == pytest.approx(100)
-    assert not set(found.test.rows.tolist()) & set(found.dev.sets[1].rows.tolist())
+    assert not set(found.test.rows.tolist()) & set(found.dev.sets["fidelity"][0].rows.tolist())
 
 
 def test_the_sts_dev_sets_need_none() -> None:

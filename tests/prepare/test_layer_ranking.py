@@ -23,7 +23,7 @@ from distilbench.encoders.student import load_student, student_source
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare import layer_ranking
 from distilbench.prepare.layer_ranking import LayerRanker, ridge
-from distilbench.prepare.prepared import DevSet, load_prepared
+from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking, read_rankings
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.prepare.tokens import tokens_artifact
@@ -52,7 +52,7 @@ class Planted:
         self.vectors = ShardedArray(folder, len(self.targets), width, len(self.targets))
         dev = [s for s in corpus.sts if s.split == "dev"]
         gold = [cosine(self.targets[s.left_P], self.targets[s.right_P]) for s in dev]
-        sets = [DevSet(s.name, s.left_P, s.right_P, score) for s, score in zip(dev, gold, strict=True)]
+        sets = [replace(s, score_P=score) for s, score in zip(dev, gold, strict=True)]
         self.dev = sets if labelled else []
 
     def artifact(self, student: str, pooling: str = "mean") -> Path:
@@ -79,7 +79,7 @@ def test_the_layers_that_the_teacher_was_made_of_win(
     assert sorted(c.layers for c in found.choices) == list(combinations(range(4), 2))
     best, second = found.choices[:2]
     if labelled:
-        assert found.by == "dev" and found.dev == ("STSB",) and found.pairs == 40
+        assert found.by == "dev" and found.dev == ("STSB dev",) and found.pairs == 40
         assert best.regressed is not None and second.regressed is not None and best.residual is None
         assert best.regressed > 99.5 > second.regressed
     else:

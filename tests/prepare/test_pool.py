@@ -1,4 +1,4 @@
-"""Shards made in this process, and sentences that an encoder reads alike."""
+"""Shards made in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import pool as module
-from distilbench.prepare.dedup import distinct_readings
 from distilbench.prepare.encode import CorpusEncoding, TeacherEncoding
 from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
 from distilbench.settings.pool import PoolSize
@@ -107,14 +106,3 @@ def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder_folder: Path, 
     assert encoded == len(sentences) > 512
     wanted = encode(spec.load(), sentences)
     np.testing.assert_allclose(found.take(np.arange(len(sentences))), wanted, atol=1e-5)
-
-
-def test_equal_readings_are_one(encoder_folder: Path) -> None:
-    sentences = ["The man walks", "a dog", "the  man walks", "the man walks .", "A dog", "the man walks"]
-    model = EncoderSpec(str(encoder_folder)).load()
-    distinct, place = distinct_readings(model, sentences)
-    assert distinct == ["The man walks", "a dog", "the man walks ."] and place.tolist() == [0, 1, 0, 2, 1, 0]
-    np.testing.assert_allclose(encode(model, distinct)[place], encode(model, sentences), atol=1e-5)
-    model.max_seq_length = 3
-    cut, place = distinct_readings(model, sentences)
-    assert cut == ["The man walks", "a dog"]  # one word is left of each

@@ -79,10 +79,10 @@ def assert_whole(compare: Command) -> None:
 def test_a_comparison_fails_in_part_repeats_and_grows(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
+    from samples import sts_scores
     from sentence_transformers import SentenceTransformer
 
     from distilbench.data.folder import Limits, folder_corpus
-    from distilbench.evaluation.sts import sts_scores
 
     fixed = ("--student", "layers:0,2", "--steps", "12")
     compare = make_compare(tmp_path, data_folder, encoder_folder, store, ROWS, *fixed)

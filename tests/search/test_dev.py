@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from distilbench.data.corpus import HeldOut, RetrievalSet
-from distilbench.evaluation.selection import SearchSets, SelectionSets
+from distilbench.evaluation.selection import SelectionSets
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.prepare.selection_sets import held_out_sets, search_set
+from distilbench.prepare.selection_sets import held_out_set, search_set
 from distilbench.records import Rung, Score
 from distilbench.selection import Selection
 from distilbench.trials import dev as module
@@ -27,12 +27,11 @@ def prepared_for(select: str, folder: Path, tmp_path: Path, monkeypatch: pytest.
     rows = prepared.train[:100]
     task = RetrievalSet("own", "dev", rows[:20], rows[20:], tuple(np.array([q, q + 20]) for q in range(20)))
     sets = {
-        "retrieval": SearchSets((search_set(task, prepared.vectors.take),)),
-        "fidelity": held_out_sets(HeldOut("dev", rows), prepared.vectors.take),
-        "sts": prepared.selection.sets[0],
+        "retrieval": (search_set(task, prepared.vectors.take),),
+        "fidelity": (held_out_set(HeldOut("dev", rows), prepared.vectors.take),),
     }
     selection = Selection.parse(select)
-    found = replace(prepared, judged=SelectionSets(selection, tuple(sets[kind] for kind in selection.kinds)))
+    found = replace(prepared, judged=SelectionSets(selection, sets))
     monkeypatch.setattr(module, "load_prepared", lambda _: found)
     return own, found
 

@@ -62,10 +62,10 @@ def shown(best: dict[int, object]) -> set[tuple[int | None, str]]:
 def test_a_sweep_repeats_resumes_and_grows(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
+    from samples import sts_scores
     from sentence_transformers import SentenceTransformer
 
     from distilbench.data.folder import Limits, folder_corpus
-    from distilbench.evaluation.sts import sts_scores
 
     sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 40)
     out = sweep.finish()
