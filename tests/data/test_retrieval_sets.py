@@ -271,4 +271,4 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     assert missing[:4] == [
         f"{name} retrieval, {s} (queries and qrels)" for name in ("beir", "own") for s in ("dev", "test")
     ]
-    assert missing[4].startswith("a retrieval set (NAME/corpus.tsv with retrieval/, BEIR's NAME/corpus.jsonl")
+    assert missing[4].startswith("a retrieval set (NAME/corpus.tsv with retrieval/, or BEIR's NAME/corpus.jsonl")
