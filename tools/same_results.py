@@ -1,9 +1,9 @@
 """Do two checkouts give the same trials and scores? Run small sweeps in each, then compare their records.
 
-    python tools/same_results.py run CHECKOUT OUT [NAME ...]     # about 20 minutes on two cores; what is there stays
+    python tools/same_results.py run CHECKOUT OUT DATA [NAME ...]     # about 20 minutes on two cores; what is there stays
     python tools/same_results.py compare OUT_BEFORE OUT_AFTER
 
-Both checkouts use the Python that runs this script, on the same machine: other processors give other last digits.
+DATA is a data folder that both read, such as distilbench/data/demonstration. Both checkouts use the Python that runs this script, on the same machine: other processors give other last digits.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FAISS_TOLERANCE = 0.1
 """Points by which a row in a code may move: FAISS may make it another way. All else is equal to the last digit."""
 
 
-def run(checkout: Path, out: Path, names: list[str]) -> None:
-    """Run the named sweeps (none: all) of `checkout`, and score the teacher with `evaluate`, into `out`."""
+def run(checkout: Path, out: Path, data: Path, names: list[str]) -> None:
+    """Run the named sweeps (none: all) of `checkout` on `data`, and score the teacher with `evaluate`, into `out`."""
     environment = os.environ | {"PYTHONPATH": str(checkout)}
     places = ["--reports", str(out / "reports"), "--store", str(out / "store"), "--runs", str(out / "runs")]
     commands = {name: ["sweep", *sweep, "--no-dashboard", "--cpus", "2"] for name, sweep in SWEEPS.items()}
@@ -42,7 +42,7 @@ def run(checkout: Path, out: Path, names: list[str]) -> None:
         log = out / "logs" / f"{name}.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as file:
-            command = [sys.executable, "-m", "distilbench", *commands[name], "--name", name, *places]
+            command = [sys.executable, "-m", "distilbench", *commands[name], "--name", name, "--data", str(data), *places]
             status = subprocess.run(command, cwd=checkout, env=environment, stdout=file, stderr=file).returncode
         print(f"{name}: {'done' if status == 0 else f'FAILED with {status}, see {log}'}", flush=True)
 
@@ -104,8 +104,8 @@ def compare(before: Path, after: Path) -> int:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["run", checkout, out, *names]:
-            run(Path(checkout).resolve(), Path(out).resolve(), names)
+        case ["run", checkout, out, data, *names]:
+            run(Path(checkout).resolve(), Path(out).resolve(), Path(data).resolve(), names)
         case ["compare", before, after]:
             sys.exit(compare(Path(before), Path(after)) > 0)
         case _:
