@@ -225,7 +225,8 @@ def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
 
     own, same = values(student), evaluated("e", prompt=("query=query", "document=document"))
     assert same.prompts == student.prompts
-    assert {key: values(same)[key] for key in own} == pytest.approx(own, abs=0.1)  # ranks of 40 pairs
+    # Vectors are stored in half precision: one pair of 40 may change its rank.
+    assert {key: values(same)[key] for key in own} == pytest.approx(own, abs=0.2)
     alike = evaluated("e")  # beside it, under the same name: the data are the same
     assert alike.prompts == {} and alike.corpus_fingerprint == same.corpus_fingerprint
     retrieval = [key for key in own if key[0] == "retrieval"]

@@ -42,7 +42,17 @@ def run(checkout: Path, out: Path, data: Path, names: list[str]) -> None:
         log = out / "logs" / f"{name}.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as file:
-            command = [sys.executable, "-m", "distilbench", *commands[name], "--name", name, "--data", str(data), *places]
+            command = [
+                sys.executable,
+                "-m",
+                "distilbench",
+                *commands[name],
+                "--name",
+                name,
+                "--data",
+                str(data),
+                *places,
+            ]
             status = subprocess.run(command, cwd=checkout, env=environment, stdout=file, stderr=file).returncode
         print(f"{name}: {'done' if status == 0 else f'FAILED with {status}, see {log}'}", flush=True)
 

@@ -68,12 +68,24 @@ class PairedTable(_Part):
     columns: list[str]
     rows: dict[str, list[Difference | None]]
 
+    @model_validator(mode="after")
+    def _whole(self) -> PairedTable:
+        if any(len(differences) != len(self.columns) for differences in self.rows.values()):
+            raise ValueError(f"expected {len(self.columns)} differences a row, one for each column")
+        return self
+
 
 class DevGroup(_Part):
     """Rows with the same dev items, and the pairs of them (positions in `rows`) that their dev scores do not tell apart."""
 
     rows: list[str]
     alike: list[tuple[int, int]]
+
+    @model_validator(mode="after")
+    def _inside(self) -> DevGroup:
+        if any(not 0 <= place < len(self.rows) for pair in self.alike for place in pair):
+            raise ValueError(f"expected positions of {len(self.rows)} rows, from 0")
+        return self
 
 
 class Comparison(_Part):

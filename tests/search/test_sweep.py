@@ -39,7 +39,7 @@ def assert_whole(sweep: Command, trials: int) -> None:
     for d, record in best.items():
         again = confirmations[record.number, 1]
         assert again.confirms and (again.params, again.state) == (record.params, "COMPLETE")
-        [item] = chosen[str(d)]
+        [item] = chosen[str(4 * d)]
         assert item["dev"] == [record.objective, again.objective]
         assert item["mean"] == pytest.approx(sum(item["dev"]) / 2)
     # Teacher; PCA, random projection and student at two dimensions, the student with two seeds; each also quantised.
