@@ -232,7 +232,7 @@ def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
     retrieval = [key for key in own if key[0] == "retrieval"]
     assert any(abs(values(alike)[key] - own[key]) > 0.5 for key in retrieval)
     assert {k: v for k, v in values(alike).items() if k[0] == "sts"} == pytest.approx(
-        {k: v for k, v in own.items() if k[0] == "sts"}, abs=0.1
+        {k: v for k, v in own.items() if k[0] == "sts"}, abs=0.2
     )  # text that is neither has the query's prompt, which is the student's default
 
 
