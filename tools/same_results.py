@@ -3,7 +3,8 @@
     python tools/same_results.py run CHECKOUT OUT DATA [NAME ...]     # about 20 minutes on two cores; what is there stays
     python tools/same_results.py compare OUT_BEFORE OUT_AFTER
 
-DATA is a data folder that both read, such as distilbench/data/demonstration. Both checkouts use the Python that runs this script, on the same machine: other processors give other last digits.
+DATA is a data folder that both read, such as distilbench/data/demonstration. Both checkouts use the Python that runs this
+script, on the same machine: other processors give other last digits.
 """
 
 from __future__ import annotations
