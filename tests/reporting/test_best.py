@@ -203,7 +203,7 @@ def test_the_command_the_page_and_the_export_choose_alike(make_score, tmp_path):
     ]
     append_records(run / "scores.jsonl", records)
     assert best(run).output.startswith("large: ")
-    with pytest.raises(InputError, match="the model of large, seed 0, is not there"):
+    with pytest.raises(InputError, match="large, seed 0: no model of it is kept"):
         choose([run], ServingBudget(), None, None)
     written = page.write_report(records, tmp_path / "report", title="x", folders=[run])
     assert re.findall(r"Take <a[^>]*>(large|small)", written.read_text()) == ["large"]
