@@ -34,12 +34,18 @@ def peaks() -> dict[str, float]:
 
 
 def release_memory() -> None:
-    """Give back what nothing refers to any more, on a GPU to the other processes; its peak is counted anew."""
+    """Give back what nothing refers to any more, on a GPU to the other processes."""
     import torch
 
     gc.collect()
+    torch.cuda.empty_cache()  # nothing where no GPU is in use
+
+
+def count_gpu_peak_anew() -> None:
+    """Begin to count the most memory of the GPU for the next trial."""
+    import torch
+
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
 
 

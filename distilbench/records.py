@@ -16,8 +16,6 @@ from distilbench.errors import InputError
 from distilbench.selection import TITLES
 from distilbench.storage.files import FULL, disk_full, fingerprint
 
-SCHEMA_VERSION = 1
-
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -65,11 +65,6 @@ def value(setting: Any) -> str:
     return json.dumps(setting, ensure_ascii=False, default=str)
 
 
-def day(timestamp: str) -> str:
-    """A time to the minute."""
-    return timestamp[:16].replace("T", " ")
-
-
 def set_name(cost: IndexCost) -> str:
     """The set, and its split where that is not test."""
     return cost.set if cost.split == "test" else f"{cost.set}, {cost.split}"
@@ -103,10 +98,7 @@ FILTERS = {
     "millions": millions,
     "binary": binary,
     "value": value,
-    "day": day,
-    "set_name": set_name,
     "column_name": column_name,
-    "index_setting": index_setting,
     "shown": finite,
     "last_metric": last_metric,
     "code_of": code_of,

@@ -12,7 +12,7 @@ from ray.tune import PlacementGroupFactory
 
 from distilbench.cluster.path_map import PathMap
 from distilbench.cluster.provenance import machine
-from distilbench.memory import limit_gpu_memory, release_memory
+from distilbench.memory import count_gpu_peak_anew, limit_gpu_memory, release_memory
 from distilbench.methods import get_method
 from distilbench.storage.files import remove_folder
 from distilbench.storage.retry import StorageGone
@@ -71,6 +71,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
 
         self.training: RungTraining | None = None  # the last trial's memory goes before the next one's is taken
         release_memory()
+        count_gpu_peak_anew()
         path_map: PathMap | None = config.get("path_map")
         if path_map is not None and not path_map.here and self.node_folder is not None:
             remove_folder(self.node_folder)  # what it holds is in the storage

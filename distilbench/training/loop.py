@@ -19,7 +19,7 @@ from torch import Tensor
 from distilbench.training.checkpoint import load_checkpoint, save_checkpoint
 from distilbench.training.params import TrainedParams
 from distilbench.training.phases import Learner, within_budget
-from distilbench.training.replay import Replay
+from distilbench.training.replay import Replay, set_learning_rate
 from distilbench.training.row_adam import RowAdam, clip_gradients
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -134,10 +134,6 @@ class Trainer:
             self._epoch = (seed, epoch_batches(examples, phase.batch_size, seed))
         return self._epoch[1], position
 
-    def _batch(self, step: int) -> NDArray[np.int64]:
-        epoch, position = self._place(step)
-        return np.asarray(epoch[position])
-
     def train_until(self, step: int, pause: Callable[[], bool] = lambda: False) -> float:
         """Train to `step` (at most `total_steps`), or until `pause()`, which is asked after every step; gives the mean loss.
 
@@ -175,16 +171,16 @@ class Trainer:
             self._settle()
             self._enter(self._phase_of(self.step), first=True)
         self._seed(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
-        index_B, shape = self._batch(self.step), None
-        if self.replay is not None and (choose := self.phases[self.phase].shape) is not None:
-            shape = choose(index_B)
-        if self.replay is not None and shape is not None:
+        epoch, position = self._place(self.step)
+        choose = self.phases[self.phase].shape
+        shape = choose(epoch[position]) if self.replay is not None and choose is not None else None
+        if self.replay is None or shape is None:
+            self._settle()
+            self._note(self.step, *self._eager_step(epoch[position]))
+        else:
             if self.replay.full:
                 self._settle()
-            self.replay.step(*self._place(self.step), shape, self.learning_rate(self.step))
-        else:
-            self._settle()
-            self._note(self.step, *self._eager_step(index_B))
+            self.replay.step(epoch, position, shape, self.learning_rate(self.step))
         self.step += 1
 
     def _seed(self, number: int) -> None:
@@ -200,9 +196,8 @@ class Trainer:
 
     def _eager_step(self, index_B: NDArray[np.int64]) -> tuple[float, float]:
         """Loss and gradient norm of a step, which is not made where they are not finite."""
-        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
-            lr = self.learning_rate(self.step)
-            group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
+        for optimizer in self.optimizers:
+            set_learning_rate(optimizer, self.learning_rate(self.step))
         loss = self._loss(index_B)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)

@@ -22,6 +22,12 @@ KEPT = 64
 """Steps whose losses stay on the device until they are read: a look every step would wait for each."""
 
 
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the rate of all groups, in place where it is a tensor, which a GPU's graphs read."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
+
+
 class Replay:
     """Takes the steps of a phase whose loss reads examples by a tensor of numbers on the device.
 
@@ -65,11 +71,7 @@ class Replay:
             self._epoch = (epoch, torch.from_numpy(epoch).to(self._device))
             self._index_B = self._index_B if len(self._index_B) else self._epoch[1][0].clone()
         self._index_B.copy_(self._epoch[1][position])
-        for group in self._optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(lr)
-            else:
-                group["lr"] = lr
+        set_learning_rate(self._optimizer, lr)
         self._made += 1
         self.pending += 1
         if not self._captures or self._made <= WARM_STEPS:

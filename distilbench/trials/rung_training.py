@@ -9,7 +9,6 @@ other error of a GPU, which is lost to the process then, it goes on in another p
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import math
 import os
@@ -23,7 +22,7 @@ from typing import Any, NoReturn
 import torch
 
 from distilbench.errors import InputError
-from distilbench.memory import peaks
+from distilbench.memory import peaks, release_memory
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
@@ -163,9 +162,7 @@ class RungTraining:
         """Give up all memory on the device; what was trained since the last checkpoint is trained again."""
         if self.loaded:
             del self.method, self.trainer
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        release_memory()
 
     def _advance(self, seconds: float) -> str:
         if not self.loaded and (failed := self._load()):
