@@ -98,7 +98,9 @@ def draw_trade_off(data: TradeOff) -> go.Figure:
     if data.taken:
         x, y = zip(*data.taken, strict=True)
         ring = {"symbol": "circle-open", "size": 19, "color": LIGHT.ink, "line": {"width": 2.2}}
-        figure.add_scatter(x=x, y=y, mode="markers", name="recommended", marker=ring, hoverinfo="skip")
+        figure.add_scatter(
+            x=x, y=y, mode="markers", name="recommended", marker=ring, hoverinfo="skip", cliponaxis=False
+        )
     measure = data.score.split(" x 100")[0]
     y_title = f"Test {measure}" if len(measure) <= LONGEST else "Test score"
     frame(figure, "Sentences per second (log scale)" if data.device else "Bytes per vector (log scale)", y_title)

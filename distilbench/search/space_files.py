@@ -65,6 +65,9 @@ def space_file(method: str, named: str | None, *, data: bool, static: bool = Fal
         return SpaceFile(shipped / STATIC / file, shipped=True)
     folder = shipped / name if Path(name).name == name and (shipped / name).is_dir() else Path(name)
     if not folder.is_dir():
+        if not folder.exists() and not folder.suffix:
+            known = ", ".join(sorted(path.name for path in shipped.iterdir() if path.is_dir()))
+            raise InputError(f"--space {named}: no such file or folder; expected one of them, or one of {known}")
         return SpaceFile(folder, shipped=False)
     if not (folder / file).exists():
         if named is None:

@@ -40,6 +40,8 @@ def test_the_users_own_is_the_one_named_or_that_of_the_working_folder(working_fo
     assert space_file("hpd", str(own), data=True) == (own / "hpd.yaml", False)
     assert space_file("mse", str(own / "hpd.yaml"), data=True) == (own / "hpd.yaml", False)
     assert space_file("hpd", str(shipped_folder() / "front"), data=True).shipped
+    with pytest.raises(InputError, match=r"^--space nosuch: .*cluster, front, .*real.*small"):
+        space_file("mse", "nosuch", data=True)
     with pytest.raises(InputError, match=f"^--space {own}: expected mse.yaml in this folder"):
         space_file("mse", str(own), data=True)
     with pytest.raises(

@@ -31,7 +31,10 @@ def operations(names: Sequence[str]) -> list[Operation]:
     for name in names:
         if name not in OPERATIONS and name not in RECIPES and not _TRANSLATION.fullmatch(name):
             recipes = "; ".join(f"{recipe} ({', '.join(parts)})" for recipe, parts in RECIPES.items())
-            raise InputError(f"augmentation {name!r}: expected one of {', '.join(OPERATIONS)}, or the recipe {recipes}")
+            raise InputError(
+                f"augmentation {name!r}: expected one of {', '.join(OPERATIONS)}, back-translation@THERE+BACK with two "
+                f"MarianMT models, or the recipe {recipes}"
+            )
         resolved |= dict.fromkeys(RECIPES.get(name, (name,)))
     return [_made(name) for name in resolved]
 
