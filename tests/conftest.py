@@ -15,6 +15,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are so small that th
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one process; all fast ones on the cluster, too, and first: three clusters are slow on two cores."""
+    on_cluster = [item for item in items if "cluster" in getattr(item, "fixturenames", ()) and not is_slow(item)]
+    items.sort(key=lambda item: item not in on_cluster)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("cluster" if item in on_cluster else item.path.stem))
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether `make test` leaves it out."""
+    return item.get_closest_marker("slow") is not None
+
+
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random encoder of width 32 and 4 layers."""
