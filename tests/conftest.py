@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process; all fast ones on the cluster, too, and first: three clusters are slow on two cores."""
+    """Keep the tests of a file in one process, and all fast ones on the cluster: two cores do not carry three of them."""
     on_cluster = [item for item in items if "cluster" in getattr(item, "fixturenames", ()) and not is_slow(item)]
     items.sort(key=lambda item: item not in on_cluster)
     for item in items:
