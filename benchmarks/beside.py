@@ -331,7 +331,7 @@ def evaluate(asked: argparse.Namespace, teacher: EncoderSpec, folders: Sequence[
     models = [str(folder) for folder in folders]
     options = ["--teacher", teacher.name, "--data", str(asked.data), "--tasks", asked.tasks, "--no-cost"]
     options += ["--dims", ",".join(map(str, DIMS)), "--max-documents", str(asked.max_documents), "--name", "beside"]
-    places = ["--store", str(asked.store), "--runs", str(asked.out / "runs"), "--reports", str(asked.out / "reports")]
+    places = ["--store", str(asked.store), "--runs", str(asked.out / "runs")]
     subprocess.run([sys.executable, "-m", "distilbench", "evaluate", *models, *options, *places], check=True)
 
 

@@ -126,7 +126,7 @@ def ours(model: str, data: Path, work: Path, *, every: bool) -> dict[str, float]
 
     from distilbench.commands.evaluate import evaluate
     from distilbench.records import ScoreRecord, read_records
-    from distilbench.settings.evaluate import EvaluateSettings
+    from distilbench.settings.commands import EvaluateSettings
 
     settings = EvaluateSettings(
         model=(model,),
@@ -138,7 +138,6 @@ def ours(model: str, data: Path, work: Path, *, every: bool) -> dict[str, float]
         cost=False,
         name="benchmark",
         runs=work / "runs",
-        reports=work / "reports",
         store=work / "store",
     )
     evaluate(settings, Console(quiet=True))

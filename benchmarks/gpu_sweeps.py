@@ -24,7 +24,7 @@ from gpu_bench import (
 
 def sweep_command(bench: Bench, name: str, trials: int, more: Sequence[str]) -> list[str]:
     """A sweep of HPD with all that it makes in the working folder."""
-    places = [f"--{kind}={bench.work / kind}" for kind in ("runs", "reports", "store")]
+    places = [f"--{kind}={bench.work / kind}" for kind in ("runs", "store")]
     data = ["--data", str(bench.data)] if bench.data else []
     encoder = str(bench.encoder_folder())
     command = [sys.executable, "-m", "distilbench", "sweep", "--method", "hpd", "--teacher", encoder, *data, *places]

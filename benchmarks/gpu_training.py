@@ -98,7 +98,7 @@ def small_corpus(bench: Bench, count: int = 200) -> tuple[Path, Sequence[str]]:
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
 
-    limits = Limits(pairs=count, sentences=2 * count, triplets=count)
+    limits = Limits(pairs=count, sentences=2 * count)
     corpus = folder_corpus(DEMONSTRATION, limits, Requirements(triplets=True))
     teacher, store = EncoderSpec(str(bench.encoder_folder())), ArtifactStore(bench.work / "store")
     vectors, _ = CorpusEncoding(teacher, store, "methods", in_process=True).vectors(corpus.text)

@@ -37,7 +37,7 @@ from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.encode import SHARD_ROWS, CorpusEncoding, TeacherEncoding
 from distilbench.settings.commands import PrepareSettings
-from distilbench.settings.pool import PoolSize
+from distilbench.settings.place import PoolSize
 from distilbench.storage.arrays import shard_ranges
 from distilbench.storage.store import ArtifactStore
 

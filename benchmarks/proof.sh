@@ -30,7 +30,7 @@ BEST=${BEST:-hpd mse} LABEL=${LABEL:-HPD (tuned head)} LAYERS=${LAYERS:-2 3 1} T
 WHO=${WHO:-stackexchange captions quora} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PYTHON=${PYTHON:-python}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
 SPACES=${SPACES:-search_spaces/proof} PRECISION=${PRECISION:-auto}
-PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
+PLACES="--store $STORE --runs $RUNS/runs"
 # 310,000 distinct sentences, drawn evenly from their sources. Rows are scored on 20,000 of Quora's documents; part `score`
 # takes all 210,937.
 READ="--max-sentences 310000 --max-documents 20000"
@@ -86,7 +86,7 @@ labelled() {
 }
 dse() {  # it reads STS-B's own training pairs and no other text
   READ="--max-sentences 20000 --max-documents 20000" sweep dse --method dse --space $SPACES/two --student "$TWO" \
-    --teacher "$MINILM" --max-labelled 0
+    --teacher "$MINILM" --max-pairs 0
 }
 depths() {
   local method layers long=$SPACES/long

@@ -117,9 +117,8 @@ def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> 
             "--seeds",
             given.seeds,
         ]
-        options += ["--name", run.name, "--runs", given.runs, "--reports", given.runs / "reports", "--quantise", "none"]
+        options += ["--name", run.name, "--runs", given.runs, "--quantise", "none"]
         options += ["--max-pairs", given.max_pairs, "--max-sentences", given.max_sentences]
-        options += ["--max-triplets", given.max_triplets]
         options += ["--cpus", given.cpus, "--no-dashboard", *(["--store", given.store] if given.store else [])]
         command = [sys.executable, "-m", "distilbench", "compare", file, *options]
         subprocess.run(list(map(str, command)), check=True)
@@ -279,14 +278,13 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=160)
     options.add_argument("--batch", type=int, default=32)
     options.add_argument("--max-pairs", type=int, default=500, help="duplicate questions")
-    options.add_argument("--max-triplets", type=int, default=6000)
     options.add_argument("--max-sentences", type=int, default=20_000)
     options.add_argument("--cpus", type=int, default=1)
     options.add_argument("--out", type=Path, default=Path("results/starts"))
     options.add_argument("--no-training", action="store_true", help="only the table, of what is trained")
     given = options.parse_args()
     data = linked(given.data, given.runs / "starts-data")
-    limits = Limits(pairs=given.max_pairs, sentences=given.max_sentences, triplets=given.max_triplets)
+    limits = Limits(pairs=given.max_pairs, sentences=given.max_sentences)
     # Triplets are sentences to distil from too, in the comparison that reads them.
     examples = {
         kind: Examples.of(folder_corpus(data, limits, needs))

@@ -126,7 +126,6 @@ def settings_of(arguments: argparse.Namespace) -> CompareSettings:
         dashboard=False,
         name="static",
         runs=arguments.out / "runs",
-        reports=arguments.out / "reports",
         store=arguments.store or arguments.out / "store",
     )
 

@@ -40,7 +40,7 @@ def demonstration(size: int = 60, needs: Requirements | None = None) -> Corpus:
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.data.requirements import NO_REQUIREMENTS
 
-    limits = Limits(pairs=size, sentences=size, triplets=size, labelled=size)
+    limits = Limits(pairs=size, sentences=size)
     return folder_corpus(DEMONSTRATION, limits, needs or NO_REQUIREMENTS)
 
 

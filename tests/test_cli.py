@@ -55,13 +55,13 @@ class Workplace:
 
     def sweep(self, *more: str, method: str = "mcr2") -> Result:
         folders = {"data": self.data, "teacher": self.teacher, "space": self.space}
-        folders |= {"runs": self.runs, "reports": self.reports, "store": self.store}
+        folders |= {"runs": self.runs, "store": self.store}
         options = [text for name, folder in folders.items() for text in (f"--{name}", str(folder))]
         # The last of two equal options counts, so a test may replace any of these.
         return CliRunner().invoke(app, ["sweep", "--method", method, *options, "--name", "mine", *more])
 
     def compare(self, *more: str) -> Result:
-        folders = {"data": self.data, "teacher": self.teacher, "runs": self.runs, "reports": self.reports}
+        folders = {"data": self.data, "teacher": self.teacher, "runs": self.runs}
         options = [
             text for name, folder in (folders | {"store": self.store}).items() for text in (f"--{name}", str(folder))
         ]

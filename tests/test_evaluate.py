@@ -23,7 +23,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.records import ScoreRecord, read_records
-from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.commands import EvaluateSettings
 from distilbench.storage.store import ArtifactStore
 
 
@@ -55,7 +55,6 @@ def settings(root: Path, models: list[Path], data: Path | None, **given: Any) ->
         "indexes": ("flat", "ivf"),
         "cost": False,
         "runs": root / "runs",
-        "reports": root / "reports",
         "store": root / "store",
         "name": "e",
     }
@@ -226,7 +225,7 @@ def test_bad_options_are_one_clear_error(
     import re
 
     given = ["--data", str(data), "--tasks", "sts,retrieval", "--no-cost"]
-    for option, value in (("runs", "r"), ("reports", "p"), ("store", "s")):
+    for option, value in (("runs", "r"), ("store", "s")):
         given += [f"--{option}", str(tmp_path / value)]
     found = CliRunner().invoke(app, ["evaluate", str(models[0]), *given, *options])
     assert found.exit_code == 2 and re.search(message, found.stderr), found.stderr

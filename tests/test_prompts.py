@@ -28,7 +28,7 @@ from distilbench.prepare import stage
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import ScoreRecord, read_records
-from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.commands import EvaluateSettings
 from distilbench.settings.run import RunSettings
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.store import ArtifactStore
@@ -58,7 +58,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(root: Path, data: Path, encoder: Path, **given: Any) -> RunSettings:
     known = {"data": str(data), "teacher": str(encoder), "student": "layers:0", "store": root / "store", "quantise": ()}
-    return RunSettings(**{**known, "runs": root / "runs", "reports": root / "reports", **given})
+    return RunSettings(**{**known, "runs": root / "runs", **given})
 
 
 # --- Names and texts
@@ -213,7 +213,7 @@ def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
             data=str(data),
             tasks=("sts", "retrieval"),
             cost=False,
-            **{"store": tmp_path / "store", "runs": tmp_path / "runs", "reports": tmp_path / "reports"},
+            **{"store": tmp_path / "store", "runs": tmp_path / "runs"},
             **prompts,
         ).but(name=name)
         evaluate(own, Console(quiet=True))
@@ -242,7 +242,7 @@ def test_the_teachers_retrieval_is_that_of_sentence_transformers(tmp_path: Path,
 
     own = EvaluateSettings(
         model=(str(encoder),), data=str(data), tasks=("retrieval",), cost=False, store=tmp_path / "store",
-        runs=tmp_path / "runs", reports=tmp_path / "reports", name="e", **BOTH,
+        runs=tmp_path / "runs", name="e", **BOTH,
     )  # fmt: skip
     evaluate(own, Console(quiet=True))
     [record] = read_records(tmp_path / "runs" / "e" / "scores.jsonl")

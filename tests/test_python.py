@@ -29,7 +29,7 @@ from distilbench.reporting.best import best_of_runs
 from distilbench.reporting.board import DEV, TEST, leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.runs import read_runs
-from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.commands import EvaluateSettings
 from distilbench.settings.option import Settings
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.files import write_json
@@ -191,7 +191,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_call_gives_its_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sweep_module, "sweep", lambda settings, _: settings.reports / "mine" / "index.html")
-    run = distilbench.sweep("mcr2", runs=tmp_path / "runs", reports=tmp_path / "reports")
+    run = distilbench.sweep("mcr2", runs=tmp_path / "runs")
     assert run.page == tmp_path / "reports" / "mine" / "index.html" and run.place == str(tmp_path / "runs" / "mine")
 
 

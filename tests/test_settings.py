@@ -15,8 +15,7 @@ from distilbench.cli import app
 from distilbench.errors import InputError
 from distilbench.search.samplers import SAMPLERS
 from distilbench.selection import Selection
-from distilbench.settings.commands import ExportSettings, PlanSettings, StatusSettings
-from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.commands import EvaluateSettings, ExportSettings, PlanSettings, StatusSettings
 from distilbench.settings.option import ARGUMENT, Settings, extra_of, option_name
 from distilbench.settings.sweep import SweepSettings
 
@@ -88,21 +87,8 @@ def test_codes_and_lists_are_as_on_the_command_line() -> None:
     assert [spec.lists for spec in found.index_specs] == [(1024, 5), None]
 
 
-@pytest.mark.parametrize(
-    ("size", "expected"), [("128B", 128), ("128", 128), ("1kB", 1000), ("1KB", 1000), ("1KiB", 1024), (" 2 kb ", 2000)]
-)
-def test_bytes(size: str, expected: int) -> None:
-    assert ExportSettings(run=("r",), to=Path("t"), best_under=size).best_under == expected
-
-
-@pytest.mark.parametrize("size", ["", "0", "0.5", "-3", "12 apples", "kB", "1e3", "8 bit"])
-def test_no_bytes(size: str) -> None:
-    with pytest.raises(InputError, match=r"^--best-under .*: expected bytes per vector, such as 128B, 128 or 1kB$"):
-        ExportSettings(run=("r",), to=Path("t"), best_under=size)
-
-
 def test_two_ways_at_once_are_refused() -> None:
-    with pytest.raises(InputError, match=r"^--student: expected no --best-under, --latency or --dim with it$"):
+    with pytest.raises(InputError, match=r"^--student: expected no --bytes, --latency or --dim with it$"):
         ExportSettings(run=("r",), to=Path("t"), student="x", dim=3)
 
 
@@ -136,7 +122,7 @@ def test_help_begins_with_a_dozen_everyday_options() -> None:
     [
         (["sweep", "--method", "mcr2", "--backend", "jax"], "error: --backend jax: expected one of torch, onnx, bf16"),
         (["methods", "mcr3"], "error: --method mcr3: unknown method; expected one of contrastive"),
-        (["export", "run", "--to", "x", "--best-under", "0"], "error: --best-under 0: expected bytes per vector"),
+        (["export", "run", "--to", "x", "--bytes", "0"], "error: --bytes 0: expected at least 1"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) -> None:

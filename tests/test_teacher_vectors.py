@@ -25,7 +25,7 @@ from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import ScoreRecord, read_records
-from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.commands import EvaluateSettings
 from distilbench.settings.run import RunSettings
 from distilbench.settings.sweep import SweepSettings
 from distilbench.trials.rung_training import build_method
@@ -49,7 +49,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder
 
 def settings(root: Path, data: Path, vectors: Path, **given: Any) -> RunSettings:
     known = {"data": str(data), "teacher_vectors": vectors, "store": root / "store", "quantise": ()}
-    return RunSettings(**{**known, "runs": root / "runs", "reports": root / "reports", **given})
+    return RunSettings(**{**known, "runs": root / "runs", **given})
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_a_sweep_of_heads(tmp_path: Path, data_folder: Path, vectors: Path, clus
         model=(str(run / student.model),), data=str(data_folder), store=tmp_path / "store", cost=False
     )
     with pytest.raises(InputError, match="reads no text"):
-        evaluate(reads.but(runs=tmp_path / "runs", reports=tmp_path / "reports", name="e"), QUIET)
+        evaluate(reads.but(runs=tmp_path / "runs", name="e"), QUIET)
 
 
 def test_alone_it_is_the_text_too(tmp_path: Path, vectors: Path, data_folder: Path) -> None:

@@ -36,7 +36,7 @@ FAISS_TOLERANCE = 0.1
 def run(checkout: Path, out: Path, data: Path, names: list[str]) -> None:
     """Run the named sweeps (none: all) of `checkout` on `data`, and score the teacher with `evaluate`, into `out`."""
     environment = os.environ | {"PYTHONPATH": str(checkout)}
-    places = ["--reports", str(out / "reports"), "--store", str(out / "store"), "--runs", str(out / "runs")]
+    places = ["--store", str(out / "store"), "--runs", str(out / "runs")]
     commands = {name: ["sweep", *sweep, "--no-dashboard", "--cpus", "2"] for name, sweep in SWEEPS.items()}
     commands["evaluate"] = ["evaluate", "all-MiniLM-L6-v2"]
     for name in names or commands:

@@ -14,8 +14,7 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 
 from distilbench.api.run import Run
-from distilbench.settings.commands import ReportSettings
-from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.commands import EvaluateSettings, ReportSettings
 from distilbench.settings.option import ARGUMENT, Settings, extra_of, option_name
 from distilbench.settings.sweep import SweepSettings
 

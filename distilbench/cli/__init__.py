@@ -12,7 +12,9 @@ from distilbench.cli.options import takes
 from distilbench.settings.commands import (
     BestSettings,
     CompareSettings,
+    EvaluateSettings,
     ExportSettings,
+    IndexSettings,
     MethodsSettings,
     PlanSettings,
     PrepareSettings,
@@ -20,8 +22,6 @@ from distilbench.settings.commands import (
     ReproduceSettings,
     StatusSettings,
 )
-from distilbench.settings.evaluate import EvaluateSettings
-from distilbench.settings.index import IndexSettings
 from distilbench.settings.sweep import SweepSettings
 
 app = typer.Typer(
@@ -54,7 +54,7 @@ def sweep(settings: SweepSettings) -> None:
     """Sweep a method's hyper-parameters and publish the leaderboard. The same command again continues a sweep."""
     from distilbench.commands.sweep import sweep as run
 
-    _leaderboard(run(settings, Console(soft_wrap=True)).resolve())
+    _leaderboard(run(settings, Console(soft_wrap=True)))
 
 
 @app.command()
@@ -76,7 +76,7 @@ def compare(settings: CompareSettings) -> None:
     """Train named configurations (rows of a paper, or your own) over several seeds, and publish the leaderboard."""
     from distilbench.commands.compare import compare as run
 
-    _leaderboard(run(settings, Console(soft_wrap=True)).resolve())
+    _leaderboard(run(settings, Console(soft_wrap=True)))
 
 
 @app.command()
@@ -97,7 +97,7 @@ def evaluate(settings: EvaluateSettings) -> None:
     """Score encoders, trained here or not, on every set, and publish the leaderboard. Repeated, it goes on."""
     from distilbench.commands.evaluate import evaluate as run
 
-    _leaderboard(run(settings, Console(soft_wrap=True)).resolve())
+    _leaderboard(run(settings, Console(soft_wrap=True)))
 
 
 @app.command()
@@ -133,7 +133,7 @@ def export(settings: ExportSettings) -> None:
     from distilbench.commands.export import export as run
     from distilbench.reporting.choice import ServingBudget
 
-    budget = ServingBudget(settings.best_under, settings.latency, settings.dim)
+    budget = ServingBudget(settings.size, settings.latency, settings.dim)
     runs, named, seed = local_runs(settings.run), settings.student, settings.seed
     print(run(runs, settings.to, budget, student=named, seed=seed, onnx=settings.onnx).text())  # noqa: T201
 
@@ -186,4 +186,4 @@ def methods(settings: MethodsSettings) -> None:
 
 
 def _leaderboard(page: Path | str) -> None:
-    print(f"Leaderboard: {page}")  # noqa: T201
+    print(f"Leaderboard: {page.resolve() if isinstance(page, Path) else page}")  # noqa: T201

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Optional, TypeVar, get_args
+from typing import Annotated, Any, Optional, TypeVar, get_args, get_origin
 
 import typer
 from pydantic import BeforeValidator
@@ -107,53 +107,41 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def _place(name: str, field: FieldInfo) -> tuple[int, int]:
-    extra = extra_of(field)
     everyday = EVERYDAY.index(name) if name in EVERYDAY else len(EVERYDAY)
-    return PANELS.index(extra["panel"]), everyday
+    return PANELS.index(extra_of(field)["panel"]), everyday
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    extra, kind = extra_of(field), _type(field)
+    """The option or argument of a field: a flag or text, which the settings read and check."""
+    extra, kind = extra_of(field), _kind(field)
+    several = get_origin(kind) is tuple
+    read: Any = bool if kind is bool else list[str] if several else str
+    default = None if field.default in (PydanticUndefined, None, ()) else field.default
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default))
+    words = () if COMMAS in field.metadata else choices_of(field.annotation)
+    shown = get_args(kind)[0] if several else kind
     arguments: dict[str, Any] = {"help": field.description}
-    if kind in (int, float):
-        arguments |= {
-            key: getattr(part, bound) for part in field.metadata for key, bound in _BOUNDS if hasattr(part, bound)
-        }
-    if (words := choices_of(field.annotation)) and COMMAS not in field.metadata:
-        arguments["metavar"] = f"[{'|'.join(words)}]"
+    if kind is not bool and extra["panel"] != ARGUMENT:
+        arguments["metavar"] = f"[{'|'.join(words)}]" if words else f"<{shown.__name__.lower()}>"
     if extra["panel"] == ARGUMENT:
         info: Any = typer.Argument(**arguments)
     else:
         option = option_name(name, field)
-        declared = [option] if kind is not bool or field.default is False else [f"{option}/--no-{option[2:]}"]
         arguments |= {"envvar": extra["env"] or None, "rich_help_panel": extra["panel"] or None}
-        info = typer.Option(*declared, **arguments)
-    read: Any = kind if kind is bool or field.is_required() else Optional[kind]  # noqa: UP045 - kind is a variable
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=Annotated[read, info]
-    )
+        # A flag that turns something off: click has the names of both sides in one text.
+        info = typer.Option(f" /{option}" if field.default is True else option, **arguments)
+    if field.is_required():
+        default = inspect.Parameter.empty
+    elif kind is not bool:
+        read = Optional[read]  # noqa: UP045 - it is a variable
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[read, info])
 
 
-_BOUNDS = (("min", "ge"), ("max", "le"))
-
-
-def _type(field: FieldInfo) -> Any:
-    """The type that the command line reads for a field; the settings convert it."""
+def _kind(field: FieldInfo) -> Any:
+    """The type of a field's value, and `str` of one that has a form of its own, such as commas or a duration."""
     if any(isinstance(part, BeforeValidator) for part in field.metadata):
         return str
-    annotation = field.annotation
-    inner = [part for part in get_args(annotation) if part is not NoneType] if NoneType in get_args(annotation) else []
-    kind = inner[0] if inner else annotation
-    if choices_of(kind):
-        return str
-    if (arguments := get_args(kind)) and arguments[-1] is Ellipsis:
-        return list[arguments[0]]  # type: ignore[valid-type]
-    return kind if kind in (bool, int, float, Path) else str
-
-
-def _default(field: FieldInfo) -> Any:
-    if field.is_required():
-        return inspect.Parameter.empty
-    if field.default is PydanticUndefined or field.default in (None, ()):
-        return None
-    return ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+    inner = [part for part in get_args(field.annotation) if part is not NoneType]
+    kind = inner[0] if NoneType in get_args(field.annotation) else field.annotation
+    return kind if kind in (bool, int, float, Path) or get_origin(kind) is tuple else str

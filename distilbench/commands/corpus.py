@@ -31,7 +31,7 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
         corpus = folder_corpus(root, settings.limits, needs, settings.texts, settings.selection)
     asked = settings.selection
     tasks = settings.scored_tasks(asked or STS)
-    corpus = with_scored_tasks(corpus, root, tasks, settings.limits.labelled)
+    corpus = with_scored_tasks(corpus, root, tasks, settings.limits.pairs)
     corpus = with_judgements(corpus, root, settings.limits, passages=bool(needs.negatives))
     own_train = corpus.train
     corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)

@@ -48,7 +48,7 @@ from distilbench.records import (
     read_records,
 )
 from distilbench.reporting.page import write_report
-from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.commands import EvaluateSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import claim_folder, fingerprint
 from distilbench.storage.store import ArtifactStore
@@ -67,7 +67,7 @@ class Evaluation:
         self.settings, self.data, self.run, self.console = settings, data, run, console
         self.store = ArtifactStore(settings.store)
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
-        self.searching = RetrievalOptions(settings.index_specs, settings.threads, settings.batch)
+        self.searching = RetrievalOptions(settings.index_specs)
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
     def score(self, spec: EncoderSpec, role: Role) -> None:
@@ -168,7 +168,7 @@ class Evaluation:
             "demonstration": corpus.demonstration,
             "quantisation": kind,
         }
-        measured = [[str(i) for i in settings.index_specs], settings.threads, settings.batch, settings.cost]
+        measured = [[str(i) for i in settings.index_specs], settings.cost]
         return {**identity, "record_id": fingerprint([identity, measured])}
 
     def _vectors(self, spec: EncoderSpec) -> Vectors:
@@ -276,8 +276,6 @@ def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
         "dims": list(settings.dims),
         "quantisations": list(settings.quantisations),
         "indexes": [str(index) for index in settings.index_specs],
-        "threads": settings.threads,
-        "batch": settings.batch,
         "backend": settings.backend,
     }
 

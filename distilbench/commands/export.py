@@ -1,6 +1,6 @@
 """`distilbench export`: one row as a folder that sentence-transformers loads, with its model card and its records.
 
-    distilbench export runs/A runs/B --best-under 128B --to best-128
+    distilbench export runs/A runs/B --bytes 128 --to best-128
     distilbench export runs/A --student 'HPD d=128' --seed 1 --to hpd-128 --onnx
 
 It is written beside its place and renamed, so that nothing half-written carries its name. A student's kept model is copied;

@@ -25,7 +25,7 @@ from distilbench.evaluation.faiss_codes import read_card, saved_code
 from distilbench.evaluation.indexes import LINKS, MORE, IndexSpec, document_index
 from distilbench.prepare.document_codes import ChosenCode, code_documents, find_codes
 from distilbench.reporting.loading import literal
-from distilbench.settings.index import IndexSettings
+from distilbench.settings.commands import IndexSettings
 from distilbench.storage.files import file_sha256
 
 MANIFEST = "distilbench-index.json"

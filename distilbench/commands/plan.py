@@ -96,7 +96,7 @@ def _of_method(settings: PlanSettings, folder: Path, methods: int) -> list[Stage
         if name in AT_ONCE:
             busy = min(timing.workers, max(1, timing.count))
             work_s = timing.seconds * busy * steps * (trials if name == "search" else 1.0)
-            planned_s = max(work_s / (settings.trials_at_once or busy), longest_s * steps)
+            planned_s = max(work_s / (settings.workers or busy), longest_s * steps)
         stages.append(Stage(name, timing.seconds, planned_s))
     return stages
 

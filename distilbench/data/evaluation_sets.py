@@ -115,7 +115,7 @@ def evaluation_data(root: Path, kinds: Sequence[TaskKind], limits: Limits, store
     if "retrieval" in kinds:
         searches = read_retrieval_sets(root, store, limits.documents, builder.found, builder.missing)
         searches = searches or _made_of_pairs(root, kinds, limits, store, builder)
-    add_pair_tasks(labelled, limits.labelled, coded | builder.scored, builder)
+    add_pair_tasks(labelled, limits.pairs, coded | builder.scored, builder)
     queries = tuple(builder.rows(s.queries) for s in searches)
     coded = coded.union(*(s.queries for s in searches))
     calibration = builder.rows(_calibration(root, kinds, limits, builder, coded))

@@ -39,16 +39,14 @@ STS_EXPECTED = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB.dev", "STSB.t
 class Limits:
     """Limits on how much of a large folder is used; None means all. Samples are drawn with a fixed seed.
 
-    `pairs`: similar pairs to train on; `sentences`: unlabelled training sentences; `documents`: documents of a
-    retrieval set, of which those that answer a query are always kept; `triplets`: triplets to train on; `labelled`:
-    training pairs of each pair task, whose dev and test sets are never cut.
+    `pairs`: similar pairs, labelled pairs of each pair task (its dev and test sets are never cut) and triplets to train
+    on, of each so many; `sentences`: unlabelled training sentences; `documents`: documents of a retrieval set, of which
+    those that answer a query are always kept.
     """
 
     pairs: int | None = 20_000
     sentences: int | None = 20_000
     documents: int | None = 20_000
-    triplets: int | None = 20_000
-    labelled: int | None = 20_000
 
 
 def folder_corpus(
@@ -112,9 +110,9 @@ def read_folder(
     )
     _add_training(builder, pairs, labelled, evaluation, test_texts, limits)
     builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
-    add_pair_tasks(tasks, limits.labelled, test_texts, builder)
+    add_pair_tasks(tasks, limits.pairs, test_texts, builder)
     if needs.triplets:
-        add_triplets_of_folder(root, limits.triplets, test_texts, builder)
+        add_triplets_of_folder(root, limits.pairs, test_texts, builder)
     return builder.build()
 
 

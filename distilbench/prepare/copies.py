@@ -16,7 +16,7 @@ from distilbench.data.sentences import TEXT, SentenceFile, in_batches, read_arro
 from distilbench.evaluation.sts import cosine
 from distilbench.prepare.augment import Operation, same
 from distilbench.prepare.pool import ShardTask, run_pool
-from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import ShardedArray, array_sha256, save_array, shard_ranges
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore

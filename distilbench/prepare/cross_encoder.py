@@ -34,7 +34,7 @@ from distilbench.evaluation.pairs import pair_metrics, pair_scores
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.prepare.prepared import LOGITS
 from distilbench.records import Score
-from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
 from distilbench.storage.files import fingerprint, remove_folder, write_json
 from distilbench.storage.store import ArtifactStore

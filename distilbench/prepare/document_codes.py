@@ -20,7 +20,7 @@ from distilbench.evaluation.faiss_codes import Code, card_path, read_card
 from distilbench.evaluation.indexes import stored_codes
 from distilbench.prepare.encode import SHARD_ROWS, check_device
 from distilbench.prepare.pool import ShardTask, run_pool
-from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
 from distilbench.storage.store import ArtifactStore
 

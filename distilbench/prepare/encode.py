@@ -19,7 +19,7 @@ from distilbench.errors import InputError
 from distilbench.prepare.embedding_reuse import KIND, known_vectors
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
-from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
 from distilbench.storage.files import fingerprint
 from distilbench.storage.store import ArtifactStore

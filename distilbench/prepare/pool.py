@@ -21,7 +21,7 @@ from distilbench.cluster.resources import quiet_data_log
 from distilbench.errors import InputError
 from distilbench.memory import peak_mb, release_memory
 from distilbench.prepare.progress import progress
-from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.stage_times import StageTiming, note_pool
 from distilbench.storage.arrays import shard_name, shard_ranges
 from distilbench.storage.store import ArtifactStore

@@ -15,7 +15,7 @@ from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artif
 from distilbench.encoders.encoder import EncoderSpec, token_ids
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.prepare.static_start import TOKENIZER, static_ids
-from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
 from distilbench.storage.files import atomic_path, remove_folder
 from distilbench.storage.store import ArtifactStore

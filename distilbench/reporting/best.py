@@ -91,7 +91,7 @@ class Best:
     def export_command(self) -> str:
         """The `distilbench export` that chooses this student; DIR is left to the reader."""
         size, latency, dim = self.budget
-        limits = [] if size is None else ["--best-under", f"{size}B"]
+        limits = [] if size is None else ["--bytes", str(size)]
         limits += [] if latency is None else ["--latency", f"{latency:g}"]
         limits += [] if dim is None else ["--dim", str(dim)]
         return shlex.join(["distilbench", "export", *map(str, self.runs), *limits, "--to", "DIR"])

@@ -1,16 +1,25 @@
-"""Settings of the other commands: plan, prepare, compare, report, best, export, reproduce, status."""
+"""Settings of all commands but `sweep`."""
 
 from __future__ import annotations
 
-import re
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, ByteSize, TypeAdapter
+from pydantic import Field
 
+from distilbench.choices import EVERY_TASK, FAISS_KINDS
 from distilbench.errors import InputError
-from distilbench.settings.option import ARGUMENT, Settings, option
-from distilbench.settings.run import RunSettings, SpaceSettings
+from distilbench.settings.data import PANEL as DATA
+from distilbench.settings.data import DataSettings, Tasks, tasks_option
+from distilbench.settings.encoders import ReadingSettings
+from distilbench.settings.option import ARGUMENT, COMMAS, Names, Settings, option
+from distilbench.settings.place import ClusterSettings, GrowingClusterSettings, RunPlaceSettings
+from distilbench.settings.run import RESULTS, Codes, CodeSettings, RunSettings, SpaceSettings
+
+if TYPE_CHECKING:
+    from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.evaluation.indexes import IndexSpec
 
 RUN = "such as runs/mcr2-demonstration-all-MiniLM-L6-v2, or {}: s3://bucket/runs/NAME"
 
@@ -29,7 +38,7 @@ class PlanSettings(Settings):
     trials: int | None = option("Trials of the sweep that is planned; default: as many.", None, ge=1)
     steps: int | None = option("Optimiser steps of a trial at most; default: as many.", None, ge=1)
     sentences: int | None = option("Sentences to encode; default: as many.", None, ge=1)
-    trials_at_once: int | None = option("Trials at once; default: as many.", None, ge=1)
+    workers: int | None = option("Trials at once; default: as many.", None, ge=1)
     price: float | None = option("Dollars that an hour of the cluster costs.", None, ge=0)
     json_file: Path | None = option("Write the plan to this file too.", None, named="json")
 
@@ -43,6 +52,94 @@ class CompareSettings(RunSettings):
     steps: int | None = option("Optimiser steps of one training at most.", None, ge=1)
     teacher: str = option("As for sweep; default: the one that the rows name, else all-MiniLM-L6-v2.", "")
     student: str = option("As for sweep; default: the one that the rows name, else auto.", "")
+
+
+class EvaluateSettings(DataSettings, ReadingSettings, ClusterSettings, RunPlaceSettings, CodeSettings):
+    """Settings of `evaluate`."""
+
+    model: tuple[str, ...] = option(
+        "Encoders: sentence-transformers or Hugging Face folders, hub ids, packaged names.", panel=ARGUMENT
+    )
+    teacher: str | None = option(
+        "A model that is scored too, and that retention and differences are relative to.", None
+    )
+    tasks: Tasks = tasks_option(EVERY_TASK)
+    dims: Annotated[tuple[Annotated[int, Field(ge=1)], ...], COMMAS] = option(
+        "Score also the first so many dimensions, with commas between: 256,128,64.",
+        (),
+        expected="numbers of dimensions, such as 256,128,64",
+    )
+    quantise: Codes = option(
+        "Score also in these codes: int8, int4, binary, or one of FAISS's with its bytes (opq16, pq16, itq16, lsh16, "
+        "pcar16).",
+        (),
+    )
+    indexes: Names = option(
+        f"FAISS indexes to measure: {', '.join(FAISS_KINDS)}, with commas between; ivf:1024:5 is nlist and nprobe.",
+        FAISS_KINDS,
+        panel=RESULTS,
+    )
+    cost: bool = option(
+        "Measure each model's size and its latency on one thread of the CPU, unless that is left out.",
+        True,
+        panel=RESULTS,
+    )
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check how indexes are written, before anything runs."""
+        _ = self.index_specs
+
+    @cached_property
+    def index_specs(self) -> tuple[IndexSpec, ...]:
+        """The indexes and their settings."""
+        from distilbench.evaluation.indexes import parse_index
+
+        return tuple(parse_index(part) for part in self.indexes)
+
+    @cached_property
+    def models(self) -> tuple[EncoderSpec, ...]:
+        """The encoders, each once."""
+        return tuple(dict.fromkeys(self.encoder(name) for name in self.model))
+
+    @cached_property
+    def teacher_encoder(self) -> EncoderSpec | None:
+        """The encoder that the others are compared with."""
+        return self.encoder(self.teacher) if self.teacher else None
+
+
+class IndexSettings(GrowingClusterSettings):
+    """Settings of `index`: documents, student, code."""
+
+    student: str = option("A student: the folder of an export, or any sentence-transformers folder.")
+    documents: Path = option("Documents with ids: TSV, CSV, JSON lines or Parquet; or plain text, one a line.")
+    out: Path = option("The new folder; an earlier index there is replaced.")
+    index: str = option(
+        "flat (every code is compared), ivf (lists; ivf:1024:5 is nlist and nprobe) or hnsw (a graph).",
+        "flat",
+        expected="flat, ivf, ivf:NLIST:NPROBE or hnsw",
+    )
+    code: str | None = option(
+        "What vectors are stored as: float32, or a code that is saved with the student; default: its only one, else float32.",
+        None,
+    )
+    id_column: str | None = option("The column of the ids; default: the first of doc_id, _id and id.", None, panel=DATA)
+    text_column: str = option("The column of the texts.", "text", panel=DATA)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check how the index is written, before anything runs."""
+        super().model_post_init(context)
+        _ = self.spec
+
+    @cached_property
+    def spec(self) -> IndexSpec:
+        """The index and its settings."""
+        from distilbench.evaluation.indexes import parse_index
+
+        if self.index.split(":")[0] not in ("flat", "ivf", "hnsw"):
+            raise InputError(
+                f"--index {self.index}: expected flat, ivf, ivf:NLIST:NPROBE or hnsw; what is stored is chosen by --code"
+            )
+        return parse_index(self.index, "--index")
 
 
 class MethodsSettings(Settings):
@@ -68,55 +165,26 @@ class ReportSettings(Settings):
     title: str | None = option("The page's title; default: that of the file of records, else the runs' names.", None)
 
 
-def _milliseconds(value: Any) -> Any:
-    """Milliseconds of a text such as 0.05ms, 0.05 or 50us."""
-    written = (
-        re.fullmatch(r"([\d.]+(?:e-?\d+)?)\s*(ms|us)?", value.strip(), re.ASCII) if isinstance(value, str) else None
-    )
-    return value if written is None else float(written[1]) / (1000 if written[2] == "us" else 1)
-
-
 class BudgetSettings(RunsSettings):
-    """Limits on a student's cost."""
+    """The limits within which the best student is chosen."""
 
-    latency: Annotated[float | None, BeforeValidator(_milliseconds)] = option(
-        "Milliseconds to embed one sentence at most, where runs measured it, such as 0.05ms.",
-        None,
-        ge=0,
-        expected="milliseconds, such as 0.05ms or 0.05",
+    size: int | None = option("Bytes per vector at most.", None, named="bytes", ge=1)
+    latency: float | None = option(
+        "Milliseconds to embed one sentence at most, where runs measured it, such as 0.05.", None, ge=0
     )
     dim: int | None = option("Dimensions at most.", None, ge=1)
 
 
 class BestSettings(BudgetSettings):
-    """Within what the best student is named."""
+    """Settings of `best`."""
 
-    size: int | None = option("Bytes per vector at most.", None, named="bytes", ge=1)
     json_file: Path | None = option("Write the choice to this file too.", None, named="json")
 
 
-def _bytes(value: Any) -> Any:
-    """Bytes of a text such as 128B, 128, 1kB (1,000) or 1KiB (1,024)."""
-    if not isinstance(value, str):
-        return value
-    written = re.fullmatch(r"([\d.]+)\s*((?:[km]i?)?b?)", value.strip(), re.ASCII | re.IGNORECASE)
-    if written is None:
-        raise ValueError("not a number of bytes")
-    size = float(written[1]) * TypeAdapter(ByteSize).validate_python(f"1{written[2]}")
-    if size < 1 or size != int(size):
-        raise ValueError("a part of a byte")
-    return int(size)
-
-
 class ExportSettings(BudgetSettings):
-    """Settings of `export`."""
+    """Settings of `export`: the best row within the limits, or a named one."""
 
     to: Path = option("The new folder; an earlier export there is replaced.")
-    best_under: Annotated[int | None, BeforeValidator(_bytes)] = option(
-        "Choose on dev within so many bytes per vector, such as 128B or 1kB.",
-        None,
-        expected="bytes per vector, such as 128B, 128 or 1kB",
-    )
     student: str | None = option(
         'Instead: this one, by its row\'s name (with its code: "HPD d=128, int8"), a record id, or an anchor of the page.',
         None,
@@ -126,8 +194,8 @@ class ExportSettings(BudgetSettings):
 
     def model_post_init(self, context: Any, /) -> None:
         """Check that a student is named in one way."""
-        if self.student is not None and (self.best_under, self.latency, self.dim) != (None, None, None):
-            raise InputError("--student: expected no --best-under, --latency or --dim with it")
+        if self.student is not None and (self.size, self.latency, self.dim) != (None, None, None):
+            raise InputError("--student: expected no --bytes, --latency or --dim with it")
 
 
 class ReproduceSettings(Settings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 PANEL = "Data"
 MOST = 20_000
 """The most that a command reads of anything, where nothing else is said: it takes minutes on two cores."""
-
 
 Tasks = Annotated[tuple[TaskKind, ...], COMMAS]
 
@@ -34,9 +34,21 @@ def tasks_option(default: tuple[TaskKind, ...], panel: str = "") -> Any:
 
 
 class DataSettings(Settings):
-    """The data folder of every command that reads one."""
+    """The data folder, and how much of it is read."""
 
     data: str | None = option("A data folder, or its URI; without it the demonstration that comes along.", None)
+    max_documents: int = option(
+        "Documents of a retrieval set at most; those that are relevant to a query come on top. 0: all.",
+        MOST,
+        panel=PANEL,
+        ge=0,
+    )
+    max_pairs: int = option(
+        "Similar pairs, labelled pairs and triplets to train on, of each so many at most; 0: all.",
+        MOST,
+        panel=PANEL,
+        ge=0,
+    )
 
     @cached_property
     def data_folder(self) -> Path:
@@ -46,27 +58,15 @@ class DataSettings(Settings):
 
         return local_folder(self.data, "--data") if self.data else DEMONSTRATION
 
-
-class EvaluationDataSettings(DataSettings):
-    """How much evaluation reads."""
-
-    max_documents: int = option(
-        "Documents of a retrieval set at most; those that are relevant to a query come on top. 0: all.",
-        MOST,
-        panel=PANEL,
-        ge=0,
-    )
-    max_labelled: int = option("Labelled pairs of a task to train on at most; 0: all.", MOST, panel=PANEL, ge=0)
-
     @property
     def limits(self) -> Limits:
-        """How much of a data folder is read."""
+        """How much is read."""
         from distilbench.data.folder import Limits
 
-        return Limits(documents=self.max_documents or None, labelled=self.max_labelled or None)
+        return Limits(pairs=self.max_pairs or None, documents=self.max_documents or None)
 
 
-class TrainingDataSettings(EvaluationDataSettings):
+class TrainingDataSettings(DataSettings):
     """What students are trained on."""
 
     text: tuple[str, ...] = option(
@@ -81,8 +81,6 @@ class TrainingDataSettings(EvaluationDataSettings):
     max_sentences: int = option(
         "Unlabelled sentences of --data, and of --text, to train on at most; 0: all.", MOST, panel=PANEL, ge=0
     )
-    max_pairs: int = option("Similar pairs to train on at most; 0: all.", MOST, panel=PANEL, ge=0)
-    max_triplets: int = option("Triplets to train on at most; 0: all.", MOST, panel=PANEL, ge=0)
 
     @property
     def sets_folder(self) -> Path | None:
@@ -92,11 +90,7 @@ class TrainingDataSettings(EvaluationDataSettings):
     @property
     def limits(self) -> Limits:
         """How much of a data folder, and of other text, is read."""
-        from distilbench.data.folder import Limits
-
-        named = (self.max_pairs, self.max_sentences, self.max_documents, self.max_triplets, self.max_labelled)
-        pairs, sentences, documents, triplets, labelled = (most or None for most in named)
-        return Limits(pairs, sentences, documents, triplets, labelled)
+        return replace(super().limits, sentences=self.max_sentences or None)
 
     @cached_property
     def texts(self) -> Texts:

@@ -33,11 +33,15 @@ def extra_of(field: FieldInfo) -> dict[str, Any]:
 
 
 def option_name(name: str, field: FieldInfo) -> str:
-    """The field's name on the command line, such as `--max-pairs`; an argument is its name in capitals."""
+    """The field's name on the command line, such as `--max-pairs`, or `--no-cost` of what is on by default.
+
+    An argument is its name in capitals.
+    """
     extra = extra_of(field)
     if extra.get("panel") == ARGUMENT:
         return name.upper()
-    return f"--{extra.get('named') or name.replace('_', '-')}"
+    turns_off = "no-" if field.default is True else ""
+    return f"--{turns_off}{extra.get('named') or name.replace('_', '-')}"
 
 
 def split_at_commas(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator
 
 from distilbench.settings.option import Settings, option
-from distilbench.settings.pool import PoolSize
 
 if TYPE_CHECKING:
     from distilbench.cluster.nodes import Node
@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 
 PANEL = "Cluster and storage"
 RESOURCES = "Resources"
+
+GPU_SHARE = 0.25
+"""The share of a GPU for each worker that prepares data: several of them tokenise and write while one computes."""
+
+
+@dataclass(frozen=True)
+class PoolSize:
+    """The number of workers that prepare data at once (None: as fit), and each one's share of a GPU if they use one."""
+
+    workers: int | None = None
+    gpus: float = GPU_SHARE
+    grow_to: tuple[Node, ...] = ()
+    """Nodes that an autoscaler may have: workers wait for these too."""
+
+
+AS_FIT = PoolSize()
 
 
 def _default_store() -> Path:
@@ -42,14 +58,19 @@ class ClusterSettings(Settings):
     address: str | None = option(
         "A running Ray cluster; default: the one that runs here, or a new one.", None, panel=PANEL
     )
-    dashboard: bool = option("Start Ray's dashboard.", True, panel=PANEL)
+    dashboard: bool = option("Start Ray's dashboard, unless it is left out.", True, panel=PANEL)
     cpus: int | None = option(
         "CPUs of a new Ray on this machine, and threads of the command itself; default: all.",
         None,
         panel=RESOURCES,
         ge=1,
     )
-    workers: int | None = option("Workers that prepare data at once; default: as fit.", None, panel=RESOURCES, ge=1)
+    workers: int | None = option(
+        "Processes at once at most: workers that prepare data, and trials; default: as fit.",
+        None,
+        panel=RESOURCES,
+        ge=1,
+    )
 
     @property
     def remote(self) -> Remote | None:
@@ -113,8 +134,14 @@ class RunPlaceSettings(Settings):
     """The folders of a run and its leaderboard."""
 
     name: str | None = option("The run's name; the same name continues a run.", None)
-    runs: Path = option("Where runs are kept.", Path("runs"), panel=PANEL)
-    reports: Path = option("Where leaderboards are written.", Path("reports"), panel=PANEL)
+    runs: Path = option(
+        "Where runs are kept; leaderboards are written to the folder `reports` beside it.", Path("runs"), panel=PANEL
+    )
+
+    @property
+    def reports(self) -> Path:
+        """The folder of leaderboards."""
+        return self.runs.parent / "reports"
 
 
 class TrialSettings(GrowingClusterSettings):
@@ -124,11 +151,10 @@ class TrialSettings(GrowingClusterSettings):
     gpus_per_trial: float | None = option(
         "Share of a GPU for a trial; default: as CPUs and the GPU's memory allow.", None, panel=RESOURCES, ge=0
     )
-    trials_at_once: int | None = option("Trials at once at most; default: as fit.", None, panel=RESOURCES, ge=1)
 
     @property
     def share(self) -> TrialShare:
         """A trial's share of the cluster."""
         from distilbench.cluster.resources import TrialShare
 
-        return TrialShare(self.cpus_per_trial, self.gpus_per_trial, self.trials_at_once, grow_to=self.nodes_to_come)
+        return TrialShare(self.cpus_per_trial, self.gpus_per_trial, self.workers, grow_to=self.nodes_to_come)

@@ -57,8 +57,12 @@ class CodeSettings(Settings):
         return tuple(code for code in self.quantise if code != "none")
 
 
-class AugmentationSettings(Settings):
-    """Augmented sentences, for the methods that train on them."""
+def _measure(value: str | None) -> str | None:
+    return None if value is None else str(Selection.parse(value))
+
+
+class PreparationSettings(TrainingDataSettings, EncoderSettings, GrowingClusterSettings):
+    """Settings of the preparation of a corpus."""
 
     augment: Names = option(
         "Changed copies of the training sentences: synonym, swap, delete, back-translation (by German; or @THERE+BACK, two "
@@ -66,15 +70,6 @@ class AugmentationSettings(Settings):
         (),
         panel=AUGMENTATION,
     )
-
-
-def _measure(value: str | None) -> str | None:
-    return None if value is None else str(Selection.parse(value))
-
-
-class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSettings, GrowingClusterSettings):
-    """Settings of the preparation of a corpus."""
-
     teacher_vectors: Path | None = option(
         "Instead of a teacher: vectors of texts, as NAME.parquet with the columns text and vector; encoder students start "
         "from a --student folder.",

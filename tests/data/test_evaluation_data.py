@@ -18,7 +18,7 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
 
-ALL = Limits(None, None, None, None, None)
+ALL = Limits(None, None, None)
 SCORED = ["sentence1", "sentence2", "score"]
 
 

@@ -208,10 +208,10 @@ def test_sentences_that_other_sets_ask_about_are_not_trained_on_without_a_label(
 def test_a_limit_samples_training_pairs_only(folder: Path) -> None:
     more = {split: [f"{i}\t{i % 2}\t{split} l{i}\t{split} r{i}" for i in range(40)] for split in ("train", "dev")}
     write_mrpc(folder, **more)
-    (one, task), (two, _) = (read(folder, "MRPC", Limits(labelled=10)) for _ in range(2))
+    (one, task), (two, _) = (read(folder, "MRPC", Limits(pairs=10)) for _ in range(2))
     assert one.fingerprint == two.fingerprint
     assert [len(task.splits[s].target_P) for s in ("train", "dev", "test")] == [10, 42, 2]
-    assert len(read(folder, "MRPC", Limits(labelled=None))[1].splits["train"].target_P) == 42
+    assert len(read(folder, "MRPC", Limits(pairs=None))[1].splits["train"].target_P) == 42
     assert any("42 pairs (MRPC, train); training on 10 of 42" in line for line in one.found)
 
 

@@ -82,11 +82,11 @@ def test_a_sentence_does_not_contradict_itself(folder: Path, row: str) -> None:
 
 def test_a_limit_samples_the_same_triplets_each_time(folder: Path) -> None:
     write(folder, PLAIN, *(f"a{i}\tp{i}\tn{i}" for i in range(50)))
-    one, two = (folder_corpus(folder, Limits(triplets=7), TRIPLETS) for _ in range(2))
+    one, two = (folder_corpus(folder, Limits(pairs=7), TRIPLETS) for _ in range(2))
     assert one.fingerprint == two.fingerprint
     assert len(set(map(tuple, texts(one)))) == 7
     assert all(a[1:] == p[1:] == n[1:] for a, p, n in texts(one))
-    assert "a49" in folder_corpus(folder, Limits(triplets=None), TRIPLETS).sentences
+    assert "a49" in folder_corpus(folder, Limits(pairs=None), TRIPLETS).sentences
     assert any("training on 7 of 50" in line for line in one.found)
 
 

@@ -30,7 +30,7 @@ from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.records import ScoreRecord, read_records
-from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.commands import EvaluateSettings
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, finish
@@ -131,7 +131,7 @@ def evaluated(run: Run, folder: Path, model: Path, dims: Iterable[int]) -> list[
         "indexes": ("flat", "ivf"),
         "cost": False,
         "name": "e",
-        **{name: folder / name for name in ("runs", "reports", "store")},
+        **{name: folder / name for name in ("runs", "store")},
     }
     evaluate(EvaluateSettings.model_validate(given), Console(quiet=True))
     return [r for r in read_records(folder / "runs" / "e" / "scores.jsonl") if isinstance(r, ScoreRecord)]

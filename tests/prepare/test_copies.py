@@ -18,7 +18,7 @@ from distilbench.prepare.augment import Operation, operations
 from distilbench.prepare.augment.words import Swap
 from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
 from distilbench.prepare.encode import CorpusEncoding
-from distilbench.settings.pool import PoolSize
+from distilbench.settings.place import PoolSize
 from distilbench.storage.store import ArtifactStore
 
 TRAIN = tuple(

@@ -27,7 +27,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.faiss_codes import Code, inner_of
 from distilbench.evaluation.indexes import IndexSpec, document_index, stored_codes
 from distilbench.prepare import document_codes
-from distilbench.settings.index import IndexSettings
+from distilbench.settings.commands import IndexSettings
 
 TEXTS = random_sentences(300, seed=8)
 WIDTH = 32

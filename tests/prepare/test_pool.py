@@ -20,7 +20,7 @@ from distilbench.errors import InputError
 from distilbench.prepare import pool as module
 from distilbench.prepare.encode import CorpusEncoding, TeacherEncoding
 from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
-from distilbench.settings.pool import PoolSize
+from distilbench.settings.place import PoolSize
 from distilbench.storage.store import ArtifactStore
 
 SHARDS = [(i, 10 * i, 10 * i + 10) for i in range(20)]

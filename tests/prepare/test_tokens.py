@@ -15,7 +15,7 @@ from distilbench.encoders.encoder import EncoderSpec, token_ids
 from distilbench.prepare import pool
 from distilbench.prepare import tokens as module
 from distilbench.prepare.tokens import load_tokens, tokens_artifact
-from distilbench.settings.pool import PoolSize
+from distilbench.settings.place import PoolSize
 from distilbench.storage.store import ArtifactStore
 
 SENTENCES = ("the dog runs in the park", "", "a", "zq?", "how do i open the door " * 30)

@@ -29,7 +29,7 @@ class Command:
         self.kind, self.folder, self.store, self.run = kind, folder, store, folder / "runs" / "r"
         self.command = [sys.executable, "-m", f"platform.{kind}", *arguments, "--name", "r", "--no-dashboard"]
         self.command += ["--data", str(data), "--teacher", str(encoder), "--cpus", "2"]
-        self.command += ["--runs", str(folder / "runs"), "--reports", str(folder / "reports")]
+        self.command += ["--runs", str(folder / "runs")]
         self.command += ["--store", str(store)]
 
     def start(self, *more: str) -> subprocess.Popen[str]:

@@ -42,7 +42,7 @@ def planned(run: Path, **wanted: Any) -> dict[str, Any]:
     [
         ({}, {}),
         ({"trials": 40}, {"search": 200}),
-        ({"trials": 40, "trials_at_once": 8}, {"search": 50, "confirm": 1}),
+        ({"trials": 40, "workers": 8}, {"search": 50, "confirm": 1}),
         ({"steps": 30}, {"search": 60, "confirm": 12}),
         ({"sentences": 4000}, {"prepare": 32}),
     ],

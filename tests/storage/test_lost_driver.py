@@ -161,7 +161,6 @@ class Machine:
             "teacher": str(root / "encoder"),
             "student": "layers:0,2",
             "runs": root / "runs",
-            "reports": root / "reports",
             "store": root / "store",
             "name": "r",
             "quantise": ("none",),
