@@ -43,7 +43,7 @@ from replay.workers import Replayed, replay
 from threadpoolctl import threadpool_limits
 
 from distilbench.codes import CompetitionKey
-from distilbench.search.samplers import STARTUP, make_sampler
+from distilbench.search.search_plan import STARTUP, make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.suggestions import default_max_pending
 from distilbench.storage.files import file_sha256
@@ -76,16 +76,12 @@ SEARCHES: dict[str, SearchKind] = {
     "foreseen+halving": SearchKind("random", "halving", foreseen=True),
     "random, prior+halving": SearchKind("random", "halving", prior=2),
     "tpe+halving": SearchKind("tpe", "halving"),
-    "gp+halving": SearchKind("gp", "halving"),
     "random+hyperband": SearchKind("random", "hyperband"),
     "random+median": SearchKind("random", "median"),
     "tpe+asha": SearchKind("tpe", "asha"),
     "tpe, one by one+asha": SearchKind("tpe", "asha", {"multivariate": False}),
     "tpe, groups+asha": SearchKind("tpe", "asha", {"multivariate": True, "group": True}),
     "tpe, no liar+asha": SearchKind("tpe", "asha", {"constant_liar": False}),
-    "cmaes+asha": SearchKind("cmaes", "asha"),
-    "nsga2+asha": SearchKind("nsga2", "asha"),
-    "gp+asha": SearchKind("gp", "asha"),
     "random, prior+asha": SearchKind("random", "asha", prior=2),
     "tpe, prior+asha": SearchKind("tpe", "asha", prior=2),
     "tpe+hyperband": SearchKind("tpe", "hyperband"),
@@ -119,7 +115,7 @@ def full_trials(workers: int) -> int:
 def sampler_of(kind: SearchKind, space: SearchSpace, seed: int, trials: int) -> optuna.samplers.BaseSampler:
     """The product's sampler, or TPE with other options."""
     if not kind.options:
-        return make_sampler(space, seed, trials, 1)
+        return make_sampler(space, seed)
     options = {"seed": seed, "constant_liar": True, "n_startup_trials": STARTUP, **kind.options}
     return optuna.samplers.TPESampler(**options)
 

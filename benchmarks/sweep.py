@@ -84,9 +84,10 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     from distilbench.progress.tally import SweepPlan, Tally
     from distilbench.search.run_trials import SearchPlace, run_trials
     from distilbench.search.search_plan import Search
-    from distilbench.search.study import open_study, sqlite_url, starts_for
+    from distilbench.search.starts import starts_for
+    from distilbench.search.study import open_study, study_url
 
-    study, trials = open_study(sqlite_url(run / "study.db"), run.name), task.space.budget.trials
+    study, trials = open_study(study_url(run), run.name), task.space.budget.trials
     starts = starts_for(task.space, trials, task.seed)
     search = Search(run.name, task.space, ("quality",), trials, starts, max(8, concurrency), task.seed)
     tally = Tally(SweepPlan(run, task.space.method, trials))

@@ -24,7 +24,6 @@ fi
 # A node with a GPU takes PyTorch's CUDA build and faiss-gpu by itself (Makefile).
 command -v nvidia-smi >/dev/null || export TORCH_INDEX="${TORCH_INDEX-https://download.pytorch.org/whl/cpu}"
 make .venv/installed PYTHON="${PYTHON:-python3.11}"
-.venv/bin/python -c 'import psycopg' 2>/dev/null || .venv/bin/pip install --quiet -c constraints.txt -e '.[postgres]'
 
 line='[ -e ~/distilbench.env ] && . ~/distilbench.env; PATH=~/distilbench/.venv/bin:$PATH'
 touch ~/.bashrc # sed's "1i" needs a line to stand before

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import PostgresServer
 from samples import make_data, make_encoder
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -54,14 +53,6 @@ def cluster() -> Iterator[None]:
 
     with ray_cluster(None, 2, dashboard=False):
         yield
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """One PostgreSQL server for all; a test makes a database of its own in it."""
-    server = PostgresServer()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="session")

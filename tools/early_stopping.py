@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
 
-from distilbench.search.study import STEPS, finished_trials, result_objective
-from distilbench.search.study_storage import latest_study
+from distilbench.search.study import STEPS, finished_trials, load_study, result_objective
 
 
 class Curve(NamedTuple):
@@ -28,7 +27,7 @@ class Curve(NamedTuple):
 def curve(run: Path) -> Curve:
     """The curve of a run, its trials in the order in which they ended."""
     spent, points = 0, []
-    ended: list[FrozenTrial] = sorted(finished_trials(latest_study(run)), key=lambda t: t.datetime_complete)
+    ended: list[FrozenTrial] = sorted(finished_trials(load_study(run)), key=lambda t: t.datetime_complete)
     for trial in ended:
         spent += trial.user_attrs[STEPS]
         value = result_objective(trial)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.codes import CompetitionKey
-from distilbench.search.study import STEPS, best_per_group, finished_trials, result_of, width_in
-from distilbench.search.study_storage import latest_study
+from distilbench.search.study import STEPS, best_per_group, finished_trials, load_study, result_of, width_in
 
 
 class Searched(NamedTuple):
@@ -28,7 +27,7 @@ class Searched(NamedTuple):
 
 def searched(run: Path) -> Searched:
     """What a run has found."""
-    trials = finished_trials(latest_study(run))
+    trials = finished_trials(load_study(run))
     best = {}
     for group, (first, *_) in best_per_group(trials).items():
         rung = result_of(first)

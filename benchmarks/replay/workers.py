@@ -15,10 +15,10 @@ from distilbench.codes import CompetitionKey
 from distilbench.search.search_plan import Search
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
+from distilbench.search.starts import starts_for
 from distilbench.search.stopping import Verdicts, stopping_rule
-from distilbench.search.study import is_candidate, result_objective, starts_for, trial_group
-from distilbench.search.suggestions import Suggestions
-from distilbench.search.visible_history import TrialLookup
+from distilbench.search.study import is_candidate, result_objective, trial_group
+from distilbench.search.suggestions import Suggestions, TrialLookup
 from replay.answers import Answers
 from replay.tables import Recorded
 

@@ -16,13 +16,11 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError, naming
 from distilbench.methods import get_method, method_names
-from distilbench.search import warm_start
 from distilbench.search.restrict_space import restrict_setting
-from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import check_setting, read_yaml
+from distilbench.search.starts import WARM_START, best_settings
 from distilbench.search.stopping import stopping_for
-from distilbench.search.study_storage import checked_url
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.files import claim_folder, write_json
 from distilbench.storage.scratch import local_folder
@@ -37,8 +35,6 @@ NO_MODELS = r"(^|/)(students|trials|confirm|predictions)/"
 
 def plan_method_runs(settings: SweepSettings, console: Console) -> tuple[list[MethodRun], Path]:
     """The methods' spaces, their corpus, and the folder of the whole."""
-    if settings.study is not None:
-        checked_url(settings.study)  # refused before anything is read
     names = _method_names(settings)
     several = not settings.methods or len(names) > 1
     spaces, corpus = _spaces_and_corpus(settings, names, several, console)
@@ -140,11 +136,9 @@ def _shares(settings: SweepSettings, spaces: Sequence[SearchSpace]) -> list[int]
 
 def _with_options(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchSpace:
     """The space with what the command says instead of it."""
-    chosen = space.model_copy(update={"searcher": settings.searcher or space.searcher})
-    budget = {"trials": trials, "stopping": stopping_for(chosen, len(settings.objectives), settings.stopping)}
-    chosen = chosen.model_copy(update={"budget": space.budget.model_copy(update=budget)})
-    make_sampler(chosen, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
-    return chosen
+    stopping = stopping_for(space.budget, len(settings.objectives), settings.stopping)
+    budget = space.budget.model_copy(update={"trials": trials, "stopping": stopping})
+    return space.model_copy(update={"searcher": settings.searcher or space.searcher, "budget": budget})
 
 
 def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict[str, Any]]:
@@ -169,12 +163,12 @@ def claim_run(settings: SweepSettings, run: MethodRun, console: Console) -> None
     if source is not None and source.resolve() == folder.resolve():
         raise InputError(f"--warm-start {source}: it is the run itself; expected another --name, or another sweep")
     found = None
-    if source is not None and not (folder / warm_start.FILE).exists():
-        found = warm_start.best_settings(source, run.space)
+    if source is not None and not (folder / WARM_START).exists():
+        found = best_settings(source, run.space)
     hint = f"; with another --name, --warm-start {folder} begins with their best settings"
     claim_folder(folder, sweep_config(settings, run.space, run.corpus, run.enqueued), may_change=GROWS, hint=hint)
     if found is not None:
-        write_json(folder / warm_start.FILE, found)
+        write_json(folder / WARM_START, found)
         console.print(f"{len(found)} settings of {source}, its best, are tried first", markup=False)
 
 

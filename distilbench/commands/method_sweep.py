@@ -23,15 +23,14 @@ from distilbench.progress.clock import Clock
 from distilbench.progress.tally import SweepPlan, Tally
 from distilbench.records import EncoderCost, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
-from distilbench.search import warm_start
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
 from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.objectives import directions
 from distilbench.search.run_trials import SearchPlace, discard_checkpoints, run_trials
 from distilbench.search.search_plan import Search
+from distilbench.search.starts import saved_settings, starts_for
 from distilbench.search.stopping import waits_at_rungs
-from distilbench.search.study import finished_trials, starts_for
-from distilbench.search.study_storage import claim_place, open_run_study
+from distilbench.search.study import finished_trials, open_study, study_url
 from distilbench.search.suggestions import default_max_pending
 from distilbench.search.trial import trial_folder
 from distilbench.settings.sweep import SweepSettings
@@ -158,14 +157,14 @@ class MethodSweep:
     def _plan_search(self) -> Search:
         """The plan of the search; the study is made, or opened."""
         settings, space, run = self.settings, self.space, self.run
-        place = claim_place(run, settings.study, self.member.name)
-        self.study = open_run_study(run, place, self.member.name, directions(settings.objectives))
-        max_pending = self._kept_from_the_first_driver("max_pending", default_max_pending(self.resources.concurrency))
+        self.study = open_study(study_url(run), self.member.name, directions(settings.objectives))
+        if "max_pending" not in self.study.user_attrs:  # suggestions depend on it: later drivers keep the first one's
+            self.study.set_user_attr("max_pending", default_max_pending(self.resources.concurrency))
         starts = starts_for(
             space,
             space.budget.trials,
             settings.seed,
-            [*self.member.enqueued, *warm_start.saved_settings(run)],
+            [*self.member.enqueued, *saved_settings(run)],
             share_dimensions=len(settings.objectives) == 1,
         )
         trials = min(space.budget.trials, len(starts)) if space.searcher == "grid" else space.budget.trials
@@ -175,18 +174,11 @@ class MethodSweep:
             objectives=settings.objectives,
             wanted=trials,
             starts=starts,
-            max_pending=max_pending,
+            max_pending=int(self.study.user_attrs["max_pending"]),
             seed=settings.seed,
             select=str(self.inputs.corpus.selection),
             baseline_points=self.baseline_points,
-            planned=self._kept_from_the_first_driver("planned", trials),
         )
-
-    def _kept_from_the_first_driver(self, name: str, default: int) -> int:
-        """A number that suggestions depend on, as the study has it; set by the first driver."""
-        if name not in self.study.user_attrs:
-            self.study.set_user_attr(name, default)
-        return int(self.study.user_attrs[name])
 
     def _estimate(self) -> None:
         """Tell the clock what drivers before this one have measured."""

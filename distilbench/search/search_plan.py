@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 
 from distilbench.search.front_patience import FrontPatience, Point
-from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
+
+STARTUP = 8
+"""Random trials before TPE models the objective."""
+
+
+def make_sampler(space: SearchSpace, seed: int) -> BaseSampler:
+    """Make the sampler that a space names; that of a grid is never asked."""
+    if space.searcher == "tpe":
+        return TPESampler(constant_liar=True, seed=seed, n_startup_trials=STARTUP)
+    return RandomSampler(seed=seed)
 
 
 @dataclass(frozen=True)
@@ -32,12 +41,10 @@ class Search:
     """The measure that selects students."""
     baseline_points: Sequence[Point] = ()
     """Points of the trials of the methods before this one."""
-    planned: int | None = None
-    """The trials that a generation of the searcher is sized for: those of the search's first driver; None: `wanted`."""
 
     def make_sampler(self, stream: int) -> BaseSampler:
         """Make a fresh sampler; `stream` numbers a stream of random draws."""
-        return make_sampler(self.space, self.seed + stream, self.planned or self.wanted, len(self.objectives))
+        return make_sampler(self.space, self.seed + stream)
 
     def make_patience(self) -> FrontPatience:
         """Make the count of trials that improve nothing; a grid is searched whole."""

@@ -32,13 +32,13 @@ from distilbench.search.study import (
     STEPS,
     as_rung,
     begin_trial,
+    judged_rungs,
     rung_key,
     trial_group,
     trial_params,
     trial_rungs,
 )
 from distilbench.search.suggestions import Suggestions
-from distilbench.search.visible_history import judged_rungs
 from distilbench.storage.files import write_json
 from distilbench.storage.retry import StorageGone, retry_io
 

@@ -30,8 +30,6 @@ class Range(BaseModel):
     low: float | None = Field(default=None, strict=True, allow_inf_nan=False)
     high: float | None = Field(default=None, strict=True, allow_inf_nan=False)
     log: bool = False
-    points: int | None = Field(default=None, ge=2, strict=True)
-    """The number of values from low to high in a grid; None: 3."""
     when: dict[str, Value | tuple[Value, ...]] | None = None
     """Searched only where these other parameters have one of these values; elsewhere it is the method's default."""
     students: dict[str, Range] | None = None

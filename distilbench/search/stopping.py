@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 from distilbench.choices import Stopping
 from distilbench.errors import InputError
-from distilbench.search.samplers import GENERATIONS
-from distilbench.search.space import SearchSpace
 from distilbench.trials.budget import Budget
 
 MEDIAN_STARTUP = 4
@@ -248,28 +246,22 @@ class Halving(Verdicts):
                 runner.stopped = rung
 
 
-def stopping_for(space: SearchSpace, objectives: int = 1, requested: Stopping | None = None) -> Stopping:
+def stopping_for(budget: Budget, objectives: int = 1, requested: Stopping | None = None) -> Stopping:
     """The rule of a search: `requested`, or the space's.
 
-    With several objectives, with a space's patience, and with a searcher that learns from its own generations, what is
-    suggested follows from trials that have ended: none can wait for later ones, and halving is asha,
-    or an error if it was requested.
+    With several objectives and with a space's patience, what is suggested follows from trials that have ended: none can wait
+    for later ones, and halving is asha, or an error if it was requested.
     """
-    rule = requested or space.budget.stopping
-    if rule != "halving":
+    rule = requested or budget.stopping
+    if rule != "halving" or (objectives == 1 and budget.patience is None):
         return rule
-    reasons = {
-        f"--searcher {space.searcher}": space.searcher in GENERATIONS,
-        "several --objectives": objectives > 1,
-        "the space's patience": space.budget.patience is not None,
-    }
-    why = next((reason for reason, holds in reasons.items() if holds), "")
-    if why and requested:
+    if requested:
+        why = "several --objectives" if objectives > 1 else "the space's patience"
         raise InputError(
             f"--stopping halving: with {why} suggestions follow from trials that have ended, and none can wait for later "
             "ones; expected --stopping asha, or a search without it"
         )
-    return "asha" if why else rule
+    return "asha"
 
 
 def waits_at_rungs(budget: Budget) -> bool:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from distilbench.codes import CompetitionKey, competition_key
-from distilbench.encoders.student import aliases
+from distilbench.errors import InputError
 from distilbench.records import Rung, result_rung
-from distilbench.search.grid import grid
-from distilbench.search.space import SearchSpace
 from distilbench.storage.files import fingerprint
+from distilbench.storage.retry import reason_of
 
+STUDY = "study.db"
+"""In a run's folder."""
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 PARAMS = "params"
 """User attribute of a trial: all its hyper-parameters, those that are not searched included."""
@@ -38,11 +40,12 @@ too: one student that serves all widths is one model to deploy, and one to confi
 
 
 def open_study(storage: str | BaseStorage, name: str, directions: Sequence[str] = ("maximize",)) -> optuna.Study:
-    """Create the study, or load it when it is there. Nothing is drawn by it: suggestions come with all their values."""
+    """Create the study, or load the one that is there. Nothing is drawn by it: suggestions come with all their values."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    opened = _opened(storage)
     return optuna.create_study(
-        study_name=name,
-        storage=storage,
+        study_name=next(iter(optuna.get_all_study_names(opened)), name),
+        storage=opened,
         directions=list(directions),
         sampler=optuna.samplers.RandomSampler(),
         pruner=optuna.pruners.NopPruner(),
@@ -50,94 +53,23 @@ def open_study(storage: str | BaseStorage, name: str, directions: Sequence[str] 
     )
 
 
-def sqlite_url(path: Path) -> str:
-    """The SQLAlchemy URL of an SQLite file."""
-    return f"sqlite:///{path.resolve()}"
+def study_url(run: Path) -> str:
+    """The SQLAlchemy URL of the study in a run's folder, an SQLite file."""
+    return f"sqlite:///{run.resolve() / STUDY}".replace("{", "{{").replace("}", "}}")  # Optuna fills in braces
 
 
-def first_settings(
-    space: SearchSpace, trials: int, seed: int, user_settings: Sequence[dict[str, Any]] = ()
-) -> list[dict[str, Any]]:
-    """The settings that the first trials are given; a grid is given as a whole.
-
-    For every student that is searched and can have them, at every output dimension, the settings of the command
-    (`user_settings`), then those of the space.
-    """
-    starts = [start for setting in (*user_settings, *space.enqueue) for start in _at_all(space, setting)]
-    if space.searcher == "grid":
-        starts += [point for point in grid(space, seed) if point not in starts]
-    return starts[:trials]
+def load_study(run: Path) -> optuna.Study:
+    """The study of a sweep's folder."""
+    if not (run / STUDY).exists():
+        raise InputError(f"{run}: no {STUDY} in it; expected the folder of a sweep")
+    return optuna.load_study(study_name=None, storage=_opened(study_url(run)))
 
 
-def _at_all(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A setting for every student that is searched and can have it (where it names one also for the same start with fewer
-    tokens), and at every output dimension that is searched, unless it names one."""
-    settings = [dict(setting)]
-    if "student" in space.parameters:
-        asked = [student for student in space.students if setting.get("student", student) in aliases(student)]
-        named = [{**setting, "student": student} for student in asked]
-        settings = [
-            one for one in named if one == setting or all(space.searched(n, one)[1].holds(v) for n, v in one.items())
-        ]
-    if "output_dim" not in space.parameters or "output_dim" in setting:
-        return settings
-    return [{"output_dim": d, **one} for one in settings for d in space.dimensions]
-
-
-def starts_for(
-    space: SearchSpace,
-    trials: int,
-    seed: int,
-    user_settings: Sequence[dict[str, Any]] = (),
-    *,
-    share_dimensions: bool = True,
-) -> list[dict[str, Any]]:
-    """The values that every trial is given: first settings, then students and output dimensions, so that each has its share.
-
-    Where trials compete within bytes, the settings of the command are followed by a trial of each number of bytes.
-    With `share_dimensions` False (several objectives, of which the size is one) the sampler chooses the dimension.
-    """
-    starts = first_settings(space, sys.maxsize, seed, user_settings)
-    students = space.students if "student" in space.parameters else []
-    dimensions = space.dimensions if share_dimensions and "output_dim" in space.parameters else []
-    if space.searcher == "grid" or not (students or dimensions):
-        return starts[:trials]
-    named: list[dict[str, Any]] = [{"student": student} for student in students] or [{}]
-    sized: list[dict[str, Any]] = [{"output_dim": d} for d in dimensions] or [{}]
-    if dimensions and (sizes := space.code_settings):
-        given = sum(len(_at_all(space, setting)) for setting in user_settings)
-        before, after = starts[:given], starts[given:]
-        starts = [*before, *_each_size_first(space, sizes, after, named, before)]
-    pairs = [{**student, **d} for d in sized for student in named]
-    share = [sum(all(start[k] == v for k, v in pair.items()) for start in starts) for pair in pairs]
-    while len(starts) < trials:
-        fewest = share.index(min(share))
-        starts.append(dict(pairs[fewest]))
-        share[fewest] += 1
-    return starts[:trials]
-
-
-def _each_size_first(
-    space: SearchSpace,
-    sizes: Mapping[int, dict[str, Any]],
-    starts: Sequence[dict[str, Any]],
-    students: Sequence[dict[str, Any]],
-    before: Sequence[dict[str, Any]],
-) -> list[dict[str, Any]]:
-    """`starts`, those first that begin a number of bytes (of a student); with a start for each that none is sure to have.
-
-    `before` are the starts before them.
-    """
-    begun = {(start.get("student"), space.bytes_of(start)) for start in before}
-    first: list[dict[str, Any]] = []
-    rest: list[dict[str, Any]] = []
-    for start in starts:
-        size = space.bytes_of(start)
-        (rest if size is None or (start.get("student"), size) in begun else first).append(start)
-        begun.add((start.get("student"), size))
-    missing = [{**student, **code} for size, code in sizes.items() for student in students]
-    missing = [start for start in missing if (start.get("student"), space.bytes_of(start)) not in begun]
-    return [*first, *missing, *rest]
+def _opened(storage: str | BaseStorage) -> BaseStorage:
+    try:
+        return optuna.storages.get_storage(storage)
+    except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+        raise InputError(f"{storage}: {reason_of(error)}; expected the study of a sweep") from None
 
 
 def begin_trial(
@@ -187,6 +119,12 @@ def trial_rungs(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
     """The reports of a trial, by rung."""
     names = [name for name in trial.user_attrs if name.startswith("rung-")]
     return dict(sorted((int(name.removeprefix("rung-")), trial.user_attrs[name]) for name in names))
+
+
+def judged_rungs(trial: FrozenTrial) -> dict[int, float]:
+    """The objectives by which a trial is judged: at each rung after its start at which it had not collapsed."""
+    rungs = {rung: values for rung, values in trial_rungs(trial).items() if rung and not values.get("collapsed")}
+    return {rung: math.nan if values["objective"] is None else values["objective"] for rung, values in rungs.items()}
 
 
 def finished_trials(study: optuna.Study) -> list[FrozenTrial]:

@@ -7,7 +7,7 @@ repeats the same suggestions, then goes on as if nothing had been.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import optuna
@@ -15,20 +15,21 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from distilbench.codes import competition_key
 from distilbench.search.objectives import directions
-from distilbench.search.samplers import GENERATIONS, LEARNS_NOTHING
 from distilbench.search.search_plan import Search
 from distilbench.search.space import GIVEN
-from distilbench.search.stopping import waits_at_rungs
-from distilbench.search.study import trial_params
-from distilbench.search.visible_history import TrialLookup, VisibleHistory
+from distilbench.search.stopping import Halving, waits_at_rungs
+from distilbench.search.study import LAST, judged_rungs, trial_params
+from distilbench.trials.budget import Budget
 
-INTERSECTION = GENERATIONS | {"gp"}
-"""Searchers that model only the parameters which every trial has: one trial without a parameter would blind them to it."""
 STREAMS = 1_000_003
 """Between the seeds of the samplers of two students."""
 MAX_PENDING = 8
 """Unfinished trials that the sampler ignores, at least: the same on a small machine as on a larger one."""
+
+TrialLookup = Callable[[int], FrozenTrial | None]
+"""A trial by its number, RUNNING with its rungs where it has not ended; None where nothing is known of it."""
 
 
 def default_max_pending(at_once: int) -> int:
@@ -39,19 +40,80 @@ def default_max_pending(at_once: int) -> int:
     return MAX_PENDING if at_once <= MAX_PENDING else 2 * at_once
 
 
+class Outcome(NamedTuple):
+    """How a trial ended, as a sampler sees it."""
+
+    state: TrialState
+    values: Sequence[float] | None
+    intermediate_values: Mapping[int, float]
+
+
+def outcome_of(trial: FrozenTrial) -> Outcome:
+    """The outcome of a finished trial."""
+    return Outcome(trial.state, trial.values, trial.intermediate_values)
+
+
+def visible_outcomes(
+    budget: Budget, params: Sequence[Mapping[str, Any]], lookup: TrialLookup, count: int
+) -> list[Outcome] | None:
+    """The outcomes of the first `count` trials of a search by halving; None while one of them is still to be trained.
+
+    They are judged by themselves, as far as they can be without later ones. Each has then ended, or waits at a rung for a
+    trial that comes later: it counts as PRUNED there. So what is visible does not depend on how far the search is, and a
+    sampler can learn although trials wait.
+    """
+    verdicts = Halving(budget)
+    trials = [trial for trial in map(lookup, range(count)) if trial is not None]
+    if len(trials) < count:
+        return None
+    for number, trial in enumerate(trials):
+        verdicts.enter(number, competition_key(dict(params[number])))
+        for rung, value in judged_rungs(trial).items():
+            verdicts.report(number, rung, value)
+        if (last := trial.user_attrs.get(LAST)) is not None:
+            verdicts.finish(number, last)
+        # One that is PRUNED may have been stopped when the search was shorter: it goes no further, whatever is decided.
+        if trial.state in (TrialState.FAIL, TrialState.PRUNED):
+            verdicts.fail(number)
+    verdicts.decide()
+    outcomes = []
+    for number, trial in enumerate(trials):
+        if verdicts.is_pending(number):
+            reached = verdicts.passed(number) + 1
+            values = {rung: value for rung, value in judged_rungs(trial).items() if rung <= reached}
+            outcomes.append(Outcome(TrialState.PRUNED, None, values))
+        elif verdicts.is_settled(number) and trial.state.is_finished():
+            outcomes.append(outcome_of(trial))
+        else:
+            return None
+    return outcomes
+
+
 class Suggestion(NamedTuple):
-    """What was suggested for a trial: the parameters that were drawn, and what the sampler keeps of it."""
+    """What was suggested for a trial: the parameters that were drawn, and what the sampler notes of them."""
 
     params: dict[str, Any]
     distributions: dict[str, BaseDistribution]
     system_attrs: Mapping[str, Any]
+
+    def as_trial(self, outcome: Outcome | None) -> FrozenTrial:
+        """The trial in a sampler's study; RUNNING where its outcome is not visible."""
+        state, values, intermediate_values = outcome or Outcome(TrialState.RUNNING, None, {})
+        return create_trial(
+            state=state,
+            values=values if state == TrialState.COMPLETE else None,
+            params=self.params,
+            distributions=self.distributions,
+            system_attrs=dict(self.system_attrs),
+            intermediate_values=dict(intermediate_values),
+        )
 
 
 class Suggestions:
     """Suggests trial 0, 1, 2, ... of a search.
 
     With successive halving, in which trials wait for later ones, a suggestion that depends on results follows from the
-    `VisibleHistory` of the trials up to n - `max_pending`.
+    `visible_outcomes` of the trials up to n - `max_pending`.
     """
 
     def __init__(self, search: Search) -> None:
@@ -68,11 +130,7 @@ class Suggestions:
         """All hyper-parameters of each trial that was asked for."""
         self._reported = 0
         self._samplers: dict[str | None, BaseSampler] = {}
-        self._kept: dict[str | None, dict[str, Any]] = {}
-        """By student: what its sampler keeps of the study, such as the parents of a generation."""
-        self._visible_history = VisibleHistory(self.space.budget)
-        self._slim: dict[int, tuple[FrozenTrial, FrozenTrial]] = {}
-        """By identity: a trial that ended, or waits, and the same for a sampler."""
+        """By student."""
 
     def ask(self, lookup: TrialLookup) -> dict[str, Any] | None:
         """Suggest the next trial's hyper-parameters.
@@ -84,25 +142,23 @@ class Suggestions:
         start = None if visible is None else self._start(number, lookup)
         if visible is None or start is None:
             return None
-        student = start.get("student") if "student" in self.space.parameters else None
-        study = self._study(student, visible)
+        study = self._study(start.get("student") if "student" in self.space.parameters else None, visible)
         if start or number < len(self.search.starts):
             study.enqueue_trial(self.space.in_study(start)[0])
         trial = study.ask()
         params = self.space.suggest(trial)
         attrs = study.get_trials(deepcopy=False)[-1].system_attrs
-        self._kept[student] = study._storage.get_study_system_attrs(study._study_id)
         self.asked.append(Suggestion(trial.params, trial.distributions, attrs))
         self.params.append(params)
         return params
 
-    def _visible(self, count: int, lookup: TrialLookup) -> list[FrozenTrial] | None:
-        """The first `count` trials as the sampler sees them; None while one of them has not finished."""
+    def _visible(self, count: int, lookup: TrialLookup) -> list[Outcome] | None:
+        """The outcomes of the first `count` trials; None while one of them has not finished."""
         if self.waits:
-            learns = self.space.searcher not in LEARNS_NOTHING
-            return self._visible_history.first(count, self.params, lookup) if learns else []
+            learns = self.space.searcher == "tpe"
+            return visible_outcomes(self.space.budget, self.params, lookup, count) if learns else []
         finished = [trial for trial in map(lookup, range(count)) if trial is not None]
-        return finished if len(finished) == count and self._report(lookup, count) else None
+        return [outcome_of(t) for t in finished] if len(finished) == count and self._report(lookup, count) else None
 
     def _start(self, number: int, lookup: TrialLookup) -> dict[str, Any] | None:
         """The values that trial `number` is given; None where no student improves the front (any more, or for now)."""
@@ -134,7 +190,7 @@ class Suggestions:
             self._reported += 1
         return True
 
-    def _study(self, student: str | None, visible: Sequence[FrozenTrial]) -> optuna.Study:
+    def _study(self, student: str | None, visible: Sequence[Outcome]) -> optuna.Study:
         """A study for one suggestion, of the trials of one student: values of other students say nothing of it."""
         if student not in self._samplers:
             students = self.space.students
@@ -143,31 +199,10 @@ class Suggestions:
         study = optuna.create_study(
             directions=self.directions, sampler=self._samplers[student], pruner=optuna.pruners.NopPruner()
         )
-        for key, value in self._kept.get(student, {}).items():
-            study._storage.set_study_system_attr(study._study_id, key, value)
         for number, suggested in enumerate(self.asked):
             if student in (None, suggested.params.get("student")):
-                trial = self._for_sampler(suggested, visible[number] if number < len(visible) else None)
-                if self._has_all_parameters(trial):
-                    study.add_trial(trial)
+                study.add_trial(suggested.as_trial(visible[number] if number < len(visible) else None))
         return study
-
-    def _for_sampler(self, suggested: Suggestion, ended: FrozenTrial | None) -> FrozenTrial:
-        """A trial without its metrics, which are most of what would be copied each time; RUNNING if it is not visible."""
-        if ended is not None and id(ended) in self._slim:
-            return self._slim[id(ended)][1]
-        complete = ended is not None and ended.state == TrialState.COMPLETE
-        slim = create_trial(
-            state=TrialState.RUNNING if ended is None else ended.state,
-            values=ended.values if ended is not None and complete else None,
-            params=suggested.params,
-            distributions=suggested.distributions,
-            system_attrs=dict(suggested.system_attrs),
-            intermediate_values=ended.intermediate_values if ended is not None else {},
-        )
-        if ended is not None:
-            self._slim[id(ended)] = ended, slim
-        return slim
 
     def repeat(self, trials: Sequence[FrozenTrial]) -> None:
         """Bring an interrupted search to where it was: `trials` are those that it has begun, by number.
@@ -181,11 +216,3 @@ class Suggestions:
                 self.asked = [Suggestion(t.params, t.distributions, {}) for t in trials]
                 self.params = [trial_params(t) for t in trials]
                 break
-
-    def _has_all_parameters(self, trial: FrozenTrial) -> bool:
-        """Whether the sampler can use it: the trial has all parameters that the space searches, or may lack some."""
-        if self.space.searcher not in INTERSECTION:
-            return True
-        values = {**self.space.fixed, **self.space.defaults, **trial.params}
-        active = (name for name, r in self.space.parameters.items() if r.active(values))
-        return all(self.space.searched(name, values)[0] in trial.params for name in active)

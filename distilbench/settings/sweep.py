@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BeforeValidator
 from distilbench.choices import QUALITY, ObjectiveName, Searcher, Stopping
 from distilbench.errors import InputError
 from distilbench.settings.option import COMMAS, option, split_at_commas
-from distilbench.settings.place import PANEL as PLACE
 from distilbench.settings.run import SEARCH, RunSettings, SpaceSettings
 
 LOGGING = "Logging"
@@ -88,13 +87,6 @@ class SweepSettings(SpaceSettings, RunSettings):
         "settings are tried first.",
         None,
         panel=SEARCH,
-    )
-    study: str | None = option(
-        "Keep the study in this database, such as postgresql+psycopg://user@host/db (no password in it); default: SQLite "
-        "in the run's folder.",
-        None,
-        panel=PLACE,
-        env="DISTILBENCH_STUDY",
     )
     log_to: tuple[str, ...] = option("Log trials to mlflow:URI or wandb:PROJECT; may be repeated.", (), panel=LOGGING)
 

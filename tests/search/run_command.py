@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.search.study import sqlite_url
+from distilbench.search.study import load_study
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,7 +73,7 @@ class Command:
         return result.stderr
 
     def study(self) -> optuna.Study:
-        return optuna.load_study(study_name="r", storage=sqlite_url(self.run / "study.db"))
+        return load_study(self.run)
 
     def trials(self) -> list[TrialRecord]:
         return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]

@@ -17,12 +17,12 @@ from sqlalchemy import event
 
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.objectives import directions
-from distilbench.search.samplers import make_sampler
-from distilbench.search.search_plan import Search
+from distilbench.search.search_plan import Search, make_sampler
 from distilbench.search.searcher import RETRIES, RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
-from distilbench.search.study import PARAMS, open_study, sqlite_url, starts_for
+from distilbench.search.starts import starts_for
+from distilbench.search.study import PARAMS, open_study, study_url
 
 YAML = """
 method: mcr2
@@ -114,7 +114,6 @@ class Simulation:
     outcome: Callable[[dict[str, Any]], tuple[int, str, bool]] = ends
     start: bool = False
     """Whether trials report their start, rung 0, too."""
-    planned: int | None = None
 
     def starts(self) -> list[dict[str, Any]]:
         share = len(self.objectives) == 1
@@ -130,7 +129,6 @@ class Simulation:
             self.starts(),
             self.max_pending,
             self.seed,
-            planned=self.planned,
         )
         made = StudySearcher(self.study, search, workers, more.pop("events", Events()), **more)
         assert made.remaining >= 0
@@ -203,7 +201,7 @@ def in_memory(several: bool = False) -> optuna.Study:
 
 
 def in_sqlite(folder: Path, several: bool = False) -> optuna.Study:
-    storage = optuna.storages.RDBStorage(sqlite_url(folder / "study.db"))
+    storage = optuna.storages.RDBStorage(study_url(folder))
     event.listen(storage.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
     storage.engine.dispose()
     return open_study(storage, "s", ["maximize", "minimize"] if several else ["maximize"])  # type: ignore[arg-type]
@@ -231,7 +229,7 @@ def plain(simulation: Simulation, lag: int) -> list[dict[str, Any]]:
     s, results = simulation, simulation.study.get_trials()
     study = optuna.create_study(
         directions=directions(s.objectives),
-        sampler=make_sampler(s.space, s.seed, s.wanted, len(s.objectives)),
+        sampler=make_sampler(s.space, s.seed),
         pruner=optuna.pruners.NopPruner(),
     )
     for start in s.starts():

@@ -11,7 +11,7 @@ from run_command import Command
 from distilbench.reporting.best import best_of_runs
 from distilbench.reporting.choice import ServingBudget
 from distilbench.search.front_patience import EXHAUSTED
-from distilbench.search.study import open_study, sqlite_url
+from distilbench.search.study import open_study, study_url
 
 HEADS = """
 method: mcr2
@@ -58,7 +58,7 @@ def test_it_ends_with_its_front_and_the_row_to_take(
     closing = next(i for i, line in enumerate(lines) if line.startswith("Take "))
     assert "distilbench export" in lines[closing + 1] and "--student" in lines[closing + 1]
     # The heads rested before they had all of their trials, and that is not told as a want of time.
-    study = open_study(sqlite_url(sweep.run / "mcr2" / "study.db"), "r/mcr2", ("maximize",) * 4)
+    study = open_study(study_url(sweep.run / "mcr2"), "r/mcr2", ("maximize",) * 4)
     assert study.user_attrs[EXHAUSTED] == len(study.trials) < 30 and "time was over" not in out
     # What is confirmed is on the front, the methods before included.
     confirmed = {m: json.loads((sweep.run / m / "confirmed.json").read_text()) for m in ("mcr2", "hpd")}

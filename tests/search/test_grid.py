@@ -8,10 +8,9 @@ import pytest
 from simulated import YAML, Simulation, in_memory, space_of, suggested
 
 from distilbench.errors import InputError
-from distilbench.search import grid as module
-from distilbench.search.grid import grid, grid_values
+from distilbench.search import starts as module
 from distilbench.search.space import Range
-from distilbench.search.study import starts_for
+from distilbench.search.starts import grid, grid_values, starts_for
 
 SMALL = """
 method: mcr2
@@ -20,7 +19,7 @@ budget: {trials: 99, steps: 90, rungs: 3, eta: 2}
 parameters:
   output_dim: {choices: [4, 8]}
   pairs: {choices: [duplicates, noise]}
-  lr: {low: 0.001, high: 0.1, log: true, points: 2}
+  lr: {low: 0.001, high: 0.1, log: true}
   noise: {low: 0.001, high: 0.1, log: true, when: {pairs: noise}}
 fixed: {batch_size: 16, lambda: 1, clusters: 3}
 enqueue: [{pairs: noise, lr: 0.001}]
@@ -33,8 +32,8 @@ enqueue: [{pairs: noise, lr: 0.001}]
         ({"choices": ("a", True, 3)}, False, ["a", True, 3]),
         ({"low": 0.0, "high": 1.0}, False, [0.0, 0.5, 1.0]),
         ({"low": 0.001, "high": 0.1, "log": True}, False, [0.001, 0.01, 0.1]),
-        ({"low": 2.0, "high": 9.0, "points": 2}, True, [2, 9]),
-        ({"low": 2.0, "high": 4.0, "points": 9}, True, [2, 3, 4]),  # no more than there are
+        ({"low": 2.0, "high": 9.0}, True, [2, 6, 9]),
+        ({"low": 2.0, "high": 3.0}, True, [2, 3]),  # no more than there are
         ({"low": 1.0, "high": 100.0, "log": True}, True, [1, 10, 100]),
     ],
 )
@@ -46,7 +45,7 @@ def test_values(entry: dict[str, object], integer: bool, wanted: list[object]) -
 
 def test_every_combination_once_and_a_condition_spares_those_outside_it(tmp_path: Path) -> None:
     points = grid(space_of(tmp_path, SMALL), seed=0)
-    assert len(points) == len({repr(sorted(p.items())) for p in points}) == 2 * 2 * (3 + 1)
+    assert len(points) == len({repr(sorted(p.items())) for p in points}) == 2 * 3 * (3 + 1)
     assert all(("noise" in p) == (p["pairs"] == "noise") for p in points)
     assert [p["output_dim"] for p in points[:6]] == [4, 8] * 3
 
@@ -54,7 +53,7 @@ def test_every_combination_once_and_a_condition_spares_those_outside_it(tmp_path
 def test_a_search_has_the_settings_to_try_first_and_then_the_grid(tmp_path: Path) -> None:
     space = space_of(tmp_path, SMALL)
     starts = starts_for(space, 99, seed=0)
-    assert starts[:2] == [{"output_dim": d, "pairs": "noise", "lr": 0.001} for d in (4, 8)] and len(starts) == 18
+    assert starts[:2] == [{"output_dim": d, "pairs": "noise", "lr": 0.001} for d in (4, 8)] and len(starts) == 26
     ours = Simulation(in_memory(), space, wanted=len(starts), max_pending=2)
     ours.sit(workers=3, speeds=0)
     shown = suggested(ours.study)

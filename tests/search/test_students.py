@@ -14,11 +14,11 @@ from simulated import Simulation, in_sqlite
 from distilbench.codes import CompetitionKey, competition_key
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.search.grid import grid
 from distilbench.search.restrict_space import space_for_student
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
-from distilbench.search.study import starts_for, trial_group, trial_params
+from distilbench.search.starts import grid, starts_for
+from distilbench.search.study import trial_group, trial_params
 
 SPACE: dict[str, Any] = {
     "method": "hpd",
@@ -116,13 +116,10 @@ def test_students_and_dimensions_have_their_shares(tmp_path: Path) -> None:
     assert free == [{"student": student} for student in space.students] * 2
 
 
-@pytest.mark.parametrize("searcher", ["tpe", "gp", "nsga2"])
-def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number_of_workers(
-    tmp_path: Path, searcher: Any
-) -> None:
+def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
     clusters = {"low": 2, "high": 9}
     content = {**changed(clusters=clusters), "method": "mcr2_distil", "fixed": {"batch_size": 16, "lambda": 1.0}}
-    space = load(tmp_path, content).model_copy(update={"searcher": searcher})
+    space = load(tmp_path, content)
     found = []
     for workers in (1, 4):
         (folder := tmp_path / str(workers)).mkdir()

@@ -11,13 +11,12 @@ from optuna.trial import TrialState
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
+from distilbench.search.starts import starts_for
 from distilbench.search.study import (
     PARAMS,
     best_per_group,
-    first_settings,
     result_objective,
     rung_key,
-    starts_for,
 )
 
 YAML = """
@@ -56,7 +55,7 @@ def test_dimensions_share_the_trials_and_the_first_of_each_is_a_setting_of_the_s
 
 def test_settings_of_the_space_and_of_the_command_follow_for_every_dimension(space: SearchSpace) -> None:
     space = space.model_copy(update={"enqueue": ({"lr": 0.002}, {"lr": 0.001})})
-    starts = first_settings(space, 99, 0, [{"lr": 0.003}, {"output_dim": 8, "lr": 0.004}])
+    starts = starts_for(space, 10, 0, [{"lr": 0.003}, {"output_dim": 8, "lr": 0.004}])
     assert [(s["output_dim"], s["lr"]) for s in starts] == [
         *((d, 0.003) for d in (4, 8, 16)),
         (8, 0.004),
@@ -73,7 +72,7 @@ def test_where_trials_compete_within_bytes_every_number_of_bytes_has_a_start(tmp
     starts = starts_for(space, 99, 0, given)
     assert [space.bytes_of(start) for start in starts[:7]] == [2, 4, 8, None, None, None, 16]
     assert starts[6] == {"output_dim": 16, "bits": 8}, "of 16 bytes no first setting is sure to be"
-    assert starts[7:10] == first_settings(space, 99, 0), "those of the space, whatever their bytes"
+    assert starts[7:10] == starts_for(space, 3, 0, share_dimensions=False), "those of the space, whatever their bytes"
     assert all(start.keys() == {"output_dim"} for start in starts[10:]), "the others are drawn"
     for trials in range(1, 14):
         assert starts_for(space, trials, 0, given) == starts[:trials]

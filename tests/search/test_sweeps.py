@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pytest
 from rich.console import Console
 from run_command import LONG, SPACE, Command, make_sweep, told
@@ -25,7 +24,7 @@ from distilbench.methods import get_method
 from distilbench.progress.clock import Clock
 from distilbench.records import TrialRecord, read_records
 from distilbench.search.space_files import shipped_folder
-from distilbench.search.study import sqlite_url
+from distilbench.search.study import load_study
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import read_timings
 
@@ -171,9 +170,8 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     out = sweep.done("--trials", "3")
     assert "random_projection (1 of 2)" in out and "pca (2 of 2)" in out
     for method, trials in (("random_projection", 2), ("pca", 1)):
-        storage = sqlite_url(sweep.run / method / "study.db")
-        study = optuna.load_study(study_name=f"r/{method}", storage=storage)
-        assert len(study.trials) == trials and optuna.get_all_study_names(storage) == [f"r/{method}"]
+        study = load_study(sweep.run / method)
+        assert len(study.trials) == trials and study.study_name == f"r/{method}"
         records = [r for r in read_records(sweep.run / method / "trials.jsonl") if isinstance(r, TrialRecord)]
         assert {r.run for r in records} == {f"r/{method}"} and len(records) == trials
         assert {r.method for r in records} == {method}

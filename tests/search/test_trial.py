@@ -23,7 +23,8 @@ from distilbench.search.search_plan import Search
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
-from distilbench.search.study import best_per_group, open_study, sqlite_url, starts_for
+from distilbench.search.starts import starts_for
+from distilbench.search.study import best_per_group, open_study, study_url
 from distilbench.search.trial import TrialTrainable
 from distilbench.training.params import Params
 from distilbench.trials.dev import dev_report
@@ -47,7 +48,7 @@ class Trial:
         (run / "space.yaml").write_text(yaml)
         self.method = "pca" if params is Params else "mcr2"
         self.space: SearchSpace = load_space(run / "space.yaml", self.method, params, native=32)
-        self.study = open_study(sqlite_url(run / "study.db"), "s")
+        self.study = open_study(study_url(run), "s")
         self.search = Search("r", self.space, ("quality",), 1, starts_for(self.space, 1, 0), max_pending=1, seed=0)
         self.events = Events()
         self.results: list[dict[str, Any]] = []

@@ -10,8 +10,8 @@ from simulated import YAML, Simulation, ends, space_of
 
 from distilbench.errors import InputError
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import best_per_group, open_study, sqlite_url
-from distilbench.search.warm_start import best_settings, params_within
+from distilbench.search.starts import best_settings, params_within
+from distilbench.search.study import best_per_group, open_study, study_url
 from distilbench.storage.files import write_json
 
 CONFIG: dict[str, Any] = {"method": "mcr2", "data": "d", "budget.steps": 90, "parameters": {}, "fixed": {}, "seed": 0}
@@ -21,7 +21,7 @@ def swept(run: Path, space: SearchSpace, wanted: int = 12, begun: int | None = N
     """A sweep's folder; with `begun`, one that was interrupted after so many trials had begun."""
     run.mkdir(parents=True)
     write_json(run / "config.json", CONFIG)
-    made = Simulation(open_study(sqlite_url(run / "study.db"), run.name), space, wanted, max_pending=3)
+    made = Simulation(open_study(study_url(run), run.name), space, wanted, max_pending=3)
     made.sit(2, 0, deadline=lambda: 0 if begun and len(made.study.trials) >= begun else float("inf"))
     return made
 
@@ -32,12 +32,6 @@ def variant(folder: Path, *changes: tuple[str, str], **more: Any) -> SearchSpace
         assert old in text
         text = text.replace(old, new)
     return space_of(folder, text, **more)
-
-
-# Set aside
-
-
-# Warm start
 
 
 def test_the_best_settings_are_tried_as_far_as_the_space_has_them(tmp_path: Path) -> None:

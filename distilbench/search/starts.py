@@ -1,0 +1,161 @@
+"""The values that trials are given: settings to try first, a whole grid, students and sizes in equal shares."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distilbench.encoders.student import aliases
+from distilbench.errors import InputError
+from distilbench.search.space import Range, SearchSpace
+from distilbench.search.study import best_per_group, finished_trials, load_study, trial_params
+from distilbench.storage.files import bound_config
+
+WARM_START = "warm_start.json"
+"""In a run's folder: the settings of an earlier search that it was given, since what is suggested depends on them."""
+LIMIT = 100_000
+"""Combinations of a grid at most: about a second, and 100 MB."""
+POINTS = 3
+"""Values of a range in a grid."""
+
+
+def starts_for(
+    space: SearchSpace,
+    trials: int,
+    seed: int,
+    user_settings: Sequence[dict[str, Any]] = (),
+    *,
+    share_dimensions: bool = True,
+) -> list[dict[str, Any]]:
+    """The values that every trial is given.
+
+    First the settings of the command (`user_settings`), then those of the space; of a grid then every other point. Else
+    students and output dimensions, so that each has its share. Where trials compete within bytes, the settings of the
+    command are followed by a trial of each number of bytes. With `share_dimensions` False (several objectives, of which the
+    size is one) the sampler chooses the dimension.
+    """
+    requested, own = _everywhere(space, user_settings), _everywhere(space, space.enqueue)
+    if space.searcher == "grid":
+        starts = [*requested, *own]
+        return [*starts, *(point for point in grid(space, seed) if point not in starts)][:trials]
+    students = space.students if "student" in space.parameters else []
+    dimensions = space.dimensions if share_dimensions and "output_dim" in space.parameters else []
+    named: list[dict[str, Any]] = [{"student": student} for student in students] or [{}]
+    sized: list[dict[str, Any]] = [{"output_dim": d} for d in dimensions] or [{}]
+    if dimensions:
+        codes = [{**student, **code} for code in space.code_settings.values() for student in named]
+        own = _each_size_first(space, own, requested, codes)
+    starts = [*requested, *own]
+    if not (students or dimensions):
+        return starts[:trials]
+    pairs = [{**student, **d} for d in sized for student in named]
+    share = [sum(all(start[k] == v for k, v in pair.items()) for start in starts) for pair in pairs]
+    while len(starts) < trials:
+        fewest = share.index(min(share))
+        starts.append(dict(pairs[fewest]))
+        share[fewest] += 1
+    return starts[:trials]
+
+
+def _everywhere(space: SearchSpace, settings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each setting for every student that is searched and can have it (where it names one also for the same start with
+    fewer tokens), and at every output dimension that is searched, unless it names one."""
+    starts = []
+    for setting in settings:
+        found = [dict(setting)]
+        if "student" in space.parameters:
+            asked = [student for student in space.students if setting.get("student", student) in aliases(student)]
+            named = [{**setting, "student": student} for student in asked]
+            found = [s for s in named if s == setting or all(space.searched(n, s)[1].holds(v) for n, v in s.items())]
+        if "output_dim" in space.parameters and "output_dim" not in setting:
+            found = [{"output_dim": d, **one} for one in found for d in space.dimensions]
+        starts += found
+    return starts
+
+
+def _each_size_first(
+    space: SearchSpace, starts: list[dict[str, Any]], before: list[dict[str, Any]], codes: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """`starts`, those first that begin a number of bytes (of a student) which none `before` has; then those of `codes` whose
+    bytes no start has."""
+
+    def size(start: Mapping[str, Any]) -> tuple[Any, int | None]:
+        return start.get("student"), space.bytes_of(start)
+
+    begun = {size(start) for start in before}
+    first: list[dict[str, Any]] = []
+    rest: list[dict[str, Any]] = []
+    for start in starts:
+        (rest if size(start)[1] is None or size(start) in begun else first).append(start)
+        begun.add(size(start))
+    return [*first, *(start for start in codes if size(start) not in begun), *rest]
+
+
+def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
+    """Every combination of the searched parameters' values, each with the parameters that are searched in it.
+
+    In a seeded order, since a budget may end before the grid does, with the output dimensions and
+    the students in turn.
+    """
+    points: list[dict[str, Any]] = [{}]
+    for name in space.parameters:
+        wider = []
+        for point in points:
+            filled = {**space.fixed, **space.defaults, **point}
+            _, r = space.searched(name, filled)
+            active = r.active(filled)
+            wider += [{**point, name: v} for v in grid_values(r, space.integers[name])] if active else [point]
+        points = wider
+        if len(points) > LIMIT:
+            raise InputError(
+                f"--searcher grid: the search space of {space.method} has more than {LIMIT:,} combinations; expected fewer "
+                "choices, or another searcher"
+            )
+    random.Random(seed).shuffle(points)
+    students: list[str | None] = [*space.students] or [None]
+    by_dim = [
+        [p for p in points if p.get("output_dim", d) == d and p.get("student", student) == student]
+        for d in space.dimensions
+        for student in students
+    ]
+    longest = max(map(len, by_dim))
+    return [dim_points[i] for i in range(longest) for dim_points in by_dim if i < len(dim_points)]
+
+
+def grid_values(r: Range, integer: bool) -> list[Any]:
+    """The values of one parameter: its choices, or points equally far apart, on a logarithmic scale where it has one."""
+    if r.choices is not None:
+        return list(r.choices)
+    spaced = np.geomspace if r.log else np.linspace
+    inner = spaced(r.low or 0.0, r.high or 0.0, POINTS)[1:-1]
+    values = [r.low or 0.0, *inner, r.high or 0.0]
+    return list(dict.fromkeys(round(v) if integer else float(v) for v in values))
+
+
+def saved_settings(run: Path) -> list[dict[str, Any]]:
+    """The settings of an earlier search that a run was given; [] where it was given none."""
+    file = run / WARM_START
+    return list(json.loads(file.read_text())) if file.exists() else []
+
+
+def best_settings(source: Path, space: SearchSpace) -> list[dict[str, Any]]:
+    """The settings of the best trial of each group of the run in `source`, as far as the space has them."""
+    bound = bound_config(source)
+    if bound is None or "method" not in bound:
+        raise InputError(f"--warm-start {source}: no sweep's config.json in it; expected the folder of a sweep")
+    if bound["method"] != space.method:
+        raise InputError(f"--warm-start {source}: a sweep of {bound['method']}; expected one of {space.method}")
+    best = best_per_group(finished_trials(load_study(source)))
+    return [s for ranked in best.values() if (s := params_within(trial_params(ranked[0]), space))]
+
+
+def params_within(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
+    """The parameters of a trial that the space searches, with values that it allows."""
+    drawn = {**space.fixed, **space.defaults, **params}
+    given = {name: space.searched(name, drawn)[1] for name in space.parameters if name in params}
+    return {name: params[name] for name, r in given.items() if r.active(drawn) and r.holds(params[name])}
