@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from distilbench.data.readers import either
+from distilbench.data.splits import split_files
 from distilbench.errors import InputError
 
 DEMONSTRATION = Path(__file__).with_name("demonstration")
@@ -43,6 +44,8 @@ class PairTaskFormat(BaseModel):
 
     def path(self, root: Path, split: str) -> Path | None:
         """The first of these that is there."""
+        if isinstance(self.files, str) and "{}" in self.files:
+            return split_files(root, self.files).get(split)
         return next((path for file in self.files_of(split) if (path := either(root, file))), None)
 
     def expected(self, split: str) -> str:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.data.readers import either, read_tsv, sentence
+from distilbench.data.splits import split_files
 from distilbench.errors import InputError
 
 FOLDS = 10
@@ -57,13 +58,12 @@ class Example(NamedTuple):
 def read_classification(root: Path, builder: CorpusBuilder) -> None:
     """Add every set of `root` that is there as a whole; what is missing of the others is told."""
     for name, form in FORMATS.items():
-        files = {split: either(root, form.file.format(split)) for split in form.splits}
-        absent = [form.file.format(split) for split, path in files.items() if path is None]
-        if absent:
+        whole = either(root, form.file) if form.splits == (WHOLE,) else None
+        files = {WHOLE: whole} if whole else split_files(root, form.file) if "{}" in form.file else {}
+        if absent := [form.file.format(split) for split in form.splits if split not in files]:
             builder.missing += absent
-            continue
-        found = {split: path for split, path in files.items() if path is not None}
-        _add_set(name, form, found, builder)
+        else:
+            _add_set(name, form, {split: files[split] for split in form.splits}, builder)
 
 
 def _add_set(name: str, form: _Format, files: Mapping[str, Path], builder: CorpusBuilder) -> None:

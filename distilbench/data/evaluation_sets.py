@@ -21,12 +21,13 @@ from distilbench.data.about import DEMONSTRATION, PairTaskFormat, about
 from distilbench.data.calibration import calibration_rows
 from distilbench.data.classification_sets import read_classification
 from distilbench.data.corpus import Corpus, CorpusBuilder, Rows
-from distilbench.data.folder import Limits, read_folder, read_sts
-from distilbench.data.pair_tasks import SPLITS, LabelledPairs, add_pair_tasks, formats_of, read_pair_task
+from distilbench.data.folder import Limits, deeper_told, read_folder, read_sts
+from distilbench.data.pair_tasks import LabelledPairs, add_pair_tasks, formats_of, read_pair_task
 from distilbench.data.readers import read_tsv
 from distilbench.data.retrieval_sets import LargeRetrievalSet, of_corpus, read_retrieval_sets
 from distilbench.data.roles import PLAIN, QUERY
 from distilbench.data.searches import MADE_OF
+from distilbench.data.splits import SPLITS, split_of
 from distilbench.errors import InputError
 from distilbench.selection import BY_RETRIEVAL
 from distilbench.storage.files import fingerprint
@@ -126,6 +127,7 @@ def evaluation_data(root: Path, kinds: Sequence[TaskKind], limits: Limits, store
     if data.is_empty:
         raise InputError(
             f"--data {root}: no set of {' or '.join(kinds)} in it; expected e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"
+            + deeper_told(root)
         )
     return data
 
@@ -161,7 +163,7 @@ def _has_split(root: Path, form: PairTaskFormat, split: str) -> bool:
     path = form.path(root, split)
     if path is None or not form.split_column:
         return path is not None
-    return any(value == split for _, [value] in read_tsv(path, (form.split_column,)))
+    return any(split_of(value) == split for _, [value] in read_tsv(path, (form.split_column,)))
 
 
 def _calibration(

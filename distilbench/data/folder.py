@@ -19,12 +19,13 @@ from pathlib import Path
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.data.about import about
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.pair_tasks import SPLITS, add_pair_tasks, formats_of, read_pair_task
-from distilbench.data.readers import either, finite_number, format_of, read_tsv, sentence
+from distilbench.data.pair_tasks import add_pair_tasks, formats_of, read_pair_task
+from distilbench.data.readers import files_of, finite_number, format_of, read_tsv, sentence
 from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.retrieval_sets import has_training_judgements
 from distilbench.data.sampling import Labelled, draw, fixed_sample
 from distilbench.data.searches import make_searches, read_pairs, read_searches, searched_text
+from distilbench.data.splits import EXPECTED, split_at_end
 from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
 from distilbench.data.triplets import add_triplets_of_folder
 from distilbench.errors import InputError
@@ -127,10 +128,17 @@ def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
         raise InputError(
             f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (docs/data.md has the layout)"
+            + deeper_told(root)
         )
     if not len(corpus.train) and not own_text:
         expected = "NAME/pairs.tsv, NAME/*.dup_pairs.tsv, NAME/clicks.tsv, unlabeled/*.tsv"
         raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
+
+
+def deeper_told(root: Path) -> str:
+    """The end of a message where a subfolder, and not `root`, looks like a data folder."""
+    deeper = [path.parent for name in ("sts", "sc", "glue", "unlabeled") for path in sorted(root.glob(f"*/{name}/"))]
+    return f"; is it --data {deeper[0]}?" if deeper else ""
 
 
 def read_sts(folder: Path, builder: CorpusBuilder) -> None:
@@ -138,11 +146,7 @@ def read_sts(folder: Path, builder: CorpusBuilder) -> None:
     if not folder.is_dir():
         builder.missing.append(f"{folder.name}/ (STS sets)")
         return
-    names = {path.name.removesuffix(".gz") for path in folder.iterdir()}
-    for path in sorted(path for name in names if name.endswith(".tsv") and (path := either(folder, name))):
-        group, *rest = path.name.removesuffix(".gz").removesuffix(".tsv").split(".")
-        split = rest.pop() if rest and rest[-1] in SPLITS else "test"
-        subset = ".".join(rest)
+    for (group, subset, split), path in _sts_files(folder, builder).items():
         if split == "train":
             continue
         left, right, score = [], [], []
@@ -158,6 +162,28 @@ def read_sts(folder: Path, builder: CorpusBuilder) -> None:
         builder.found.append(f"{folder.name}/{path.name}: {len(score)} pairs ({split})")
     present = {s.group for s in builder.sts if s.split == "test"} | {f"{s.group}.{s.split}" for s in builder.sts}
     builder.missing += [f"{folder.name}/{name}" for name in STS_EXPECTED if name not in present]
+
+
+def _sts_files(folder: Path, builder: CorpusBuilder) -> dict[tuple[str, str, str], Path]:
+    """The files of a folder by group, subset and split; without a split at the end of its name a file is a test set."""
+    files: dict[tuple[str, str, str], Path] = {}
+    unsplit: list[tuple[str, str, Path]] = []
+    for path in sorted(files_of(folder, "*.tsv")):
+        name, split = split_at_end(path.name.removesuffix(".gz").removesuffix(".tsv"))
+        group, _, subset = name.partition(".")
+        if split is None:
+            unsplit.append((group, subset, path))
+        key = (group, subset, split or "test")
+        if key in files:
+            raise InputError(f"{path}: {files[key].name} beside it is the {key[2]} set too; expected one of them")
+        files[key] = path
+    split_groups = {group for group, subset, _ in files if not subset} - {g for g, subset, _ in unsplit if not subset}
+    for group, subset, path in unsplit:
+        if group in split_groups:
+            raise InputError(f"{path}: {subset!r} is no split of {group}; {EXPECTED}")
+    unread = sorted({p.name for p in folder.glob("[!.]*") if p.is_file()} - {p.name for p in files.values()})
+    builder.missing += [f"{folder.name}/{name}: not read; expected NAME.tsv or NAME.tsv.gz" for name in unread]
+    return files
 
 
 def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str, TextStream]:

@@ -6,7 +6,7 @@ QNLI             glue/QNLI.SPLIT.tsv         question sentence label
 QQP              quora/pairs.tsv             question1 question2 is_duplicate split
 MNLI, SNLI       nli/...                     premise hypothesis gold_label
 
-SPLIT is train, dev or test, test is optional; every file may be gzipped.
+SPLIT is train, dev or test, or another usual name (`splits`); test is optional, and every file may be gzipped.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from distilbench.data.about import PairTaskFormat, about
 from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
 from distilbench.data.readers import finite_number, one_of, read_tsv, sentence
 from distilbench.data.sampling import fixed_sample
+from distilbench.data.splits import SPLITS, split_in
 from distilbench.errors import InputError
 
-SPLITS = ("train", "dev", "test")
 LabelledPair = tuple[str, str, float]
 """Two sentences, and their score or the number of their class."""
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
@@ -129,7 +129,7 @@ def _read(root: Path, path: Path, form: PairTaskFormat, split: str) -> dict[str,
     if not form.split_column:
         splits[split] = LabelledSplit(file)
     for row, (one, two, label, *named) in read_tsv(path, columns):
-        name = one_of(path, row, form.split_column, named[0], SPLITS) if named else split
+        name = split_in(path, row, form.split_column, named[0]) if named else split
         chosen = splits.setdefault(name, LabelledSplit(file))
         if form.kind == "three-class" and label == NO_GOLD_LABEL:
             chosen.skipped += 1

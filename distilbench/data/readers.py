@@ -39,15 +39,16 @@ _Records = Iterator[tuple[int, str, list[str] | InputError]]  # a row's number, 
 # Files
 
 
-def either(folder: Path, name: str) -> Path | None:
-    """The file `name` of a folder, plain or else as `name.gz`; None where it has neither.
+def files_of(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder whose names match, plain or else gzipped; the plain ones first."""
+    plain = sorted(path for path in folder.glob(pattern) if path.is_file())
+    names = {f"{path.name}.gz" for path in plain}
+    return plain + sorted(p for p in folder.glob(f"{pattern}.gz") if p.name not in names and p.is_file())
 
-    `name` may hold a `*`; of several files it is then the alphabetically first.
-    """
-    for pattern in (name, f"{name}.gz"):
-        if files := sorted(path for path in folder.glob(pattern) if path.is_file()):
-            return files[0]
-    return None
+
+def either(folder: Path, name: str) -> Path | None:
+    """The first of `files_of` a folder; None where it has none."""
+    return next(iter(files_of(folder, name)), None)
 
 
 def format_of(path: Path) -> str | None:

@@ -1,6 +1,6 @@
 """Retrieval sets to evaluate on: queries in memory, documents streamed into a file that need not fit in memory.
 
-With relevance judgements, in any subfolder NAME of a data folder (or the folder itself):
+With relevance judgements, in any subfolder NAME of a data folder, in one of a subfolder, or in the folder itself:
 
 NAME/corpus.tsv[.gz]                          doc_id text [is_beir_query]; or corpus.SPLIT.tsv for each split
 NAME/retrieval/queries.SPLIT.tsv, qrels.SPLIT.tsv    query_id text; query_id doc_id score
@@ -8,13 +8,14 @@ NAME/retrieval/queries.SPLIT.tsv, qrels.SPLIT.tsv    query_id text; query_id doc
 NAME/corpus.jsonl[.gz], queries.jsonl[.gz]    BEIR's own layout: objects with _id, text and perhaps title
 NAME/qrels/SPLIT.tsv                          query-id corpus-id score
 
-SPLIT is dev or test.
+SPLIT is dev or test, or another usual name (`splits`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from distilbench.data.documents import MARK, TITLE, Columns, Ids, read_documents
 from distilbench.data.readers import column_names, either, finite_number, read_tsv
 from distilbench.data.sampling import fixed_sample
 from distilbench.data.sentences import FILE, SentenceFile, write_sentences
+from distilbench.data.splits import EXPECTED, split_files
+from distilbench.data.splits import SPLITS as EVERY_SPLIT
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256, fingerprint
 from distilbench.storage.store import ArtifactStore
@@ -37,7 +40,6 @@ SPLITS: tuple[Split, ...] = ("dev", "test")
 """The splits that encoders are scored on."""
 TRAIN = "train"
 """Judgements of this split are trained on (`judgements`)."""
-EVERY_SPLIT = (TRAIN, *SPLITS)
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it writes."""
 
@@ -134,11 +136,27 @@ def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore
     )
 
 
-def layouts(root: Path) -> list[Layout]:
-    """The sets with judgements of a data folder: in any subfolder, or in the folder itself."""
+def set_folders(root: Path) -> dict[Path, str]:
+    """The folders that may hold sets, with the sets' names: the data folder, its subfolders and theirs.
+
+    Where two have one name, the deeper is PARENT/NAME.
+    """
     # A subfolder has the name it is found by, be it a link; the root may be ".".
-    named = [(root, root.resolve().name), *((folder, folder.name) for folder in sorted(root.iterdir()))]
-    return [layout for folder, name in named if folder.is_dir() for layout in _layouts(folder, name)]
+    outer, inner = _subfolders(root), [folder for parent in _subfolders(root) for folder in _subfolders(parent)]
+    count = Counter(folder.name for folder in (*outer, *inner))
+    named = {
+        folder: folder.name if count[folder.name] == 1 else f"{folder.parent.name}/{folder.name}" for folder in inner
+    }
+    return {root: root.resolve().name, **{folder: folder.name for folder in outer}, **named}
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def layouts(root: Path) -> list[Layout]:
+    """The sets with judgements of a data folder."""
+    return [layout for folder, name in set_folders(root).items() for layout in _layouts(folder, name)]
 
 
 def judged_splits(root: Path, missing: list[str]) -> Iterator[tuple[Layout, Split]]:
@@ -149,6 +167,8 @@ def judged_splits(root: Path, missing: list[str]) -> Iterator[tuple[Layout, Spli
                 yield layout, split
             else:
                 missing.append(f"{layout.name} retrieval, {split} (queries and qrels)")
+        for word in layout.qrels.keys() - EVERY_SPLIT:
+            missing.append(f"{layout.name} retrieval: {layout.qrels[word].name} is of no split; {EXPECTED}")
 
 
 def has_training_judgements(root: Path) -> bool:
@@ -157,17 +177,17 @@ def has_training_judgements(root: Path) -> bool:
 
 
 def _layouts(folder: Path, name: str) -> list[Layout]:
-    by_split = {split: path for split in EVERY_SPLIT if (path := either(folder, f"corpus.{split}.tsv"))}
-    if by_split:
-        return [_own_layout(folder, name, corpus, (split,)) for split, corpus in by_split.items()]
+    by_split = split_files(folder, "corpus.{}.tsv")
+    if own := [_own_layout(folder, name, by_split[split], (split,)) for split in EVERY_SPLIT if split in by_split]:
+        return own
     layout = _layout(folder, name)
     return [layout] if layout else []
 
 
-def _own_layout(folder: Path, name: str, corpus: Path, splits: Sequence[str]) -> Layout:
+def _own_layout(folder: Path, name: str, corpus: Path, splits: Sequence[str] = ()) -> Layout:
     inner = folder / "retrieval"
-    queries = {s: path for s in splits if (path := either(inner, f"queries.{s}.tsv"))}
-    qrels = {s: path for s in queries if (path := either(inner, f"qrels.{s}.tsv"))}
+    queries = {s: path for s, path in split_files(inner, "queries.{}.tsv").items() if not splits or s in splits}
+    qrels = {s: path for s, path in split_files(inner, "qrels.{}.tsv").items() if s in queries}
     mark = MARK if MARK in column_names(corpus) else ""
     documents, asked = Columns("doc_id", "text", mark=mark), Columns("query_id", "text")
     return Layout(name, corpus, queries, qrels, ("query_id", "doc_id", "score"), documents, asked)
@@ -175,11 +195,11 @@ def _own_layout(folder: Path, name: str, corpus: Path, splits: Sequence[str]) ->
 
 def _layout(folder: Path, name: str) -> Layout | None:
     if corpus := either(folder, "corpus.tsv"):
-        return _own_layout(folder, name, corpus, EVERY_SPLIT)
+        return _own_layout(folder, name, corpus)
     if corpus := either(folder, "corpus.jsonl"):
         one_file = either(folder, "queries.jsonl")
-        queries = dict.fromkeys(EVERY_SPLIT, one_file) if one_file else {}
-        qrels = {s: path for s in queries if (path := either(folder / "qrels", f"{s}.tsv"))}
+        qrels = split_files(folder / "qrels", "{}.tsv") if one_file else {}
+        queries = dict.fromkeys(qrels, one_file) if one_file else {}
         documents, asked = Columns("_id", "text", TITLE), Columns("_id", "text", TITLE)
         return Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"), documents, asked)
     return None

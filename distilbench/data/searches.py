@@ -22,7 +22,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from distilbench.data.corpus import CorpusBuilder
-from distilbench.data.readers import column_names, flag, read_tsv, sentence
+from distilbench.data.readers import column_names, files_of, flag, read_tsv, sentence
 from distilbench.data.retrieval_sets import (
     Layout,
     chosen_documents,
@@ -30,10 +30,12 @@ from distilbench.data.retrieval_sets import (
     judged_queries,
     judged_splits,
     layouts,
+    set_folders,
     summary,
 )
 from distilbench.data.sampling import fixed_sample
 from distilbench.data.sentences import text_digest
+from distilbench.data.splits import EXPECTED, split_of
 
 Pair = tuple[str, str]
 MADE_OF = "made of"
@@ -58,6 +60,7 @@ class PairFile:
     train: list[Pair] = field(default_factory=list)
     held_out: dict[str, list[Pair]] = field(default_factory=lambda: {"dev": [], "test": []})
     texts: dict[str, None] = field(default_factory=dict)
+    left_out: int = 0
 
 
 def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[str]:
@@ -103,42 +106,35 @@ def read_pairs(root: Path, builder: CorpusBuilder) -> list[PairFile]:
     """The pairs of a data folder's subfolders, and of itself."""
     files: list[PairFile] = []
     # These two came first when there were no others: a sample of all pairs depends on their order.
-    first = [root / name for name in ("quora", "cqadupstack")]
-    others = [path for path in sorted(root.iterdir()) if path not in first]
-    for folder in (folder for folder in (*first, *others, root) if folder.is_dir()):
-        name = folder.resolve().name if folder == root else folder.name
-        for path in _either(folder, PAIRS):
+    order = {root / "quora": 0, root / "cqadupstack": 1, root: 3}
+    for folder, name in sorted(set_folders(root).items(), key=lambda folder_and_name: order.get(folder_and_name[0], 2)):
+        for path in files_of(folder, PAIRS):
             if {"question1", "question2"} <= set(column_names(path)):
                 files.append(_read(name, path, ("question1", "question2")))
-        for path in _either(folder, DUPLICATES):
+        for path in files_of(folder, DUPLICATES):
             files.append(_read(path.name.partition(".dup_pairs")[0], path, ("title1", "title2")))
-        for path in _either(folder, CLICKS):
+        for path in files_of(folder, CLICKS):
             files.append(_read(name, path, ("query", "document"), directed=True))
     for file in files:
         what = "clicks" if file.directed else "duplicate pairs"
-        builder.found.append(f"{file.path.parent.name}/{file.path.name}: {len(file.train)} {what} (train)")
+        left_out = f"; {file.left_out} rows of no split left out, {EXPECTED}" if file.left_out else ""
+        builder.found.append(f"{file.path.parent.name}/{file.path.name}: {len(file.train)} {what} (train){left_out}")
     if not files:
         builder.missing.append(f"pairs (NAME/{PAIRS}, NAME/{DUPLICATES} or NAME/{CLICKS})")
     return files
 
 
-def _either(folder: Path, pattern: str) -> list[Path]:
-    """The files of a name, plain or else gzipped."""
-    plain = sorted(path for path in folder.glob(pattern) if path.is_file())
-    names = {path.name for path in plain}
-    return plain + sorted(p for p in folder.glob(f"{pattern}.gz") if p.name.removesuffix(".gz") not in names)
-
-
 def _read(name: str, path: Path, sides: tuple[str, str], directed: bool = False) -> PairFile:
-    """The pairs of a file; those of questions may have a column `split`, of which splits but train, dev and test are left."""
+    """The pairs of a file; those of questions may have a column `split`."""
     file = PairFile(name, path, directed)
     split = ("split",) if sides[0] == "question1" and "split" in column_names(path) else ()
     labels = () if directed else ("is_duplicate", *split)
     into = {"train": file.train, **file.held_out}
     for row, (one, two, *more) in read_tsv(path, (*sides, *labels)):
         pairs = not more or flag(path, row, "is_duplicate", more[0])
-        of_split = more[1] if split else "train"
-        if of_split not in into:
+        of_split = split_of(more[1]) if split else "train"
+        if of_split is None:
+            file.left_out += 1
             continue
         pair = sentence(path, row, sides[0], one), sentence(path, row, sides[1], two)
         file.texts.update(dict.fromkeys(pair))

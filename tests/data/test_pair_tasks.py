@@ -246,7 +246,7 @@ def test_a_task_without_train_or_dev_set(folder: Path, name: str, absent: str, m
         ("SICK", "sts/SICK.train.tsv", [SCORED, "a\tb\t0.9"], r"column 'score' is '0\.9'; expected 1 to 5"),
         ("STSB", "sts/STSB.train.tsv", [SCORED, "a\tb\tnan"], r"column 'score' is 'nan'; expected a number"),
         ("MRPC", "glue/MRPC.dev.tsv", [GLUE, "0\t1\ta\t "], r"row 2: column 'sentence2' is empty"),
-        ("QQP", "quora/pairs.tsv", [QUORA, "1\ta\tb\t1\tvalid"], r"'split' is 'valid'; expected train or dev or test"),
+        ("QQP", "quora/pairs.tsv", [QUORA, "1\ta\tb\t1\tspare"], r"'split' is 'spare'; expected one of train"),
         # One class only: every constant answer would be right.
         ("MRPC", "glue/MRPC.dev.tsv", [GLUE, "0\t1\ta\tb"], r"1 dev pairs of MRPC, with 1 distinct labels; exp"),
         ("MRPC", "glue/MRPC.train.tsv", [GLUE], r"MRPC\.train\.tsv: 0 train pairs of MRPC .*, with 0 distinct labels"),
