@@ -246,6 +246,8 @@ class ScoreRecord(_Record):
     dim: int
     bytes_per_vector: int
     teacher: str
+    source: str = ""
+    """The folder or hub id that the teacher was named by; of an encoder that was evaluated as it came, its own."""
     start: str
     """What the student's encoder started from ("teacher (frozen)", "teacher layers 1,3,5", a folder)."""
     parameters: int
@@ -294,6 +296,11 @@ class ScoreRecord(_Record):
     def weights(self) -> str:
         """The SHA-256 of the files of an encoder that was evaluated as it came; "" of any other."""
         return str(self.hyperparameters.get("weights", "")) if self.start == AS_IT_CAME else ""
+
+    @property
+    def origin(self) -> str:
+        """The end of `source`, which tells apart teachers of one name, but not two ways to write one path."""
+        return "/".join(Path(self.source).parts[-2:])
 
     @property
     def compared_on(self) -> str:

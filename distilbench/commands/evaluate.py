@@ -48,6 +48,7 @@ from distilbench.records import (
     read_records,
 )
 from distilbench.reporting.page import write_report
+from distilbench.reporting.student_labels import by_source, told_apart
 from distilbench.settings.commands import EvaluateSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import claim_folder, fingerprint
@@ -115,7 +116,12 @@ class Evaluation:
             row.predictions.save(predictions_path(self.run, record.record_id))
             append_records(self.run / SCORES, [record])
             self.known[record.record_id] = record
-            self.console.print(_line(record), markup=False)
+            self.console.print(_line(record, self.called(record)), markup=False)
+
+    def called(self, record: ScoreRecord) -> str:
+        """The record's name, which tells it from those of every model of the evaluation."""
+        sources = {spec.name for spec in every_model(self.settings)} | {known.source for known in self.known.values()}
+        return by_source(record, told_apart(sources))
 
     def _codes(self, spec: EncoderSpec, vectors: Vectors) -> Codes:
         """The codes that were saved with a student; for any other encoder, and width, calibrated on training text."""
@@ -169,7 +175,7 @@ class Evaluation:
             "quantisation": kind,
         }
         measured = [[str(i) for i in settings.index_specs], settings.cost]
-        return {**identity, "record_id": fingerprint([identity, measured])}
+        return {**identity, "record_id": fingerprint([identity, measured]), "source": spec.name}
 
     def _vectors(self, spec: EncoderSpec) -> Vectors:
         data = self.data
@@ -228,7 +234,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
         InputError: bad input, found before anything is encoded; or, after the others are published, the models that could
             not be scored, with the reasons.
     """
-    for spec in _every(settings):
+    for spec in every_model(settings):
         spec.check_tokenizer("model")
     data = evaluation_data(settings.data_folder, settings.tasks, settings.limits, ArtifactStore(settings.store))
     if settings.by_role:
@@ -244,21 +250,21 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
         with cluster:
             evaluation = Evaluation(settings, data, run, console)
             failed: list[str] = []
-            for spec in _every(settings):
+            for spec in every_model(settings):
                 role: Role = "teacher" if spec == settings.teacher_encoder else "encoder"
                 try:
                     evaluation.score(spec, role)
                 except InputError as error:
                     failed.append(str(error))
                     console.print(f"not scored: {error}", markup=False)
-        page = _publish(settings, data, run, list(evaluation.known.values()), failed) if evaluation.known else None
+        page = _publish(settings, evaluation, failed) if evaluation.known else None
     if failed:
-        raise InputError(f"{len(failed)} of {len(_every(settings))} models not scored: {'; '.join(failed)}")
+        raise InputError(f"{len(failed)} of {len(every_model(settings))} models not scored: {'; '.join(failed)}")
     assert page is not None
     return page
 
 
-def _every(settings: EvaluateSettings) -> list[EncoderSpec]:
+def every_model(settings: EvaluateSettings) -> list[EncoderSpec]:
     """The teacher first; each model once."""
     teacher = (settings.teacher_encoder,) if settings.teacher_encoder else ()
     return list(dict.fromkeys((*teacher, *settings.models)))
@@ -280,13 +286,11 @@ def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
     }
 
 
-def _publish(
-    settings: EvaluateSettings, data: EvaluationData, run: Path, records: list[ScoreRecord], failed: list[str]
-) -> Path:
-    corpus = data.corpus
+def _publish(settings: EvaluateSettings, evaluation: Evaluation, failed: list[str]) -> Path:
+    corpus, run, records = evaluation.data.corpus, evaluation.run, list(evaluation.known.values())
     notes = [
         *(f"Not scored: {reason}" for reason in failed),
-        *(f"{record.label}: {note}" for record in records for note in record.notes),
+        *(f"{evaluation.called(record)}: {note}" for record in records for note in record.notes),
         *(f"Found: {line}" for line in corpus.found),
         *(f"Not found: {line}" for line in corpus.missing),
     ]
@@ -294,13 +298,13 @@ def _publish(
     return write_report(records, out, title=run.name, notes=list(dict.fromkeys(notes)), folders=[run])
 
 
-def _line(record: ScoreRecord) -> str:
+def _line(record: ScoreRecord, name: str) -> str:
     """A row for the terminal: the test scores by which encoders are usually told apart."""
     shown = {("sts", "spearman"), ("classification", "accuracy"), ("retrieval", "ndcg@10")}
     scores = [s for s in record.scores if (s.task, s.metric) in shown and s.variant == "all" and _reported(s, record)]
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     where = [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
-    return "  ".join([f"{record.label + kind:<32}", *scores_told(scores), *where])
+    return "  ".join([f"{name + kind:<32}", *scores_told(scores), *where])
 
 
 def _reported(score: Score, record: ScoreRecord) -> bool:

@@ -23,7 +23,7 @@ from distilbench.reporting.columns import DEV as DEV
 from distilbench.reporting.columns import TEST as TEST
 from distilbench.reporting.columns import Column as Column
 from distilbench.reporting.columns import Value, columns_of, scores_of, value_of
-from distilbench.reporting.student_labels import start_label, start_labels
+from distilbench.reporting.student_labels import by_source, start_label, start_labels, told_apart
 from distilbench.selection import STS, Selection
 
 CONFIDENCE = 0.95
@@ -248,16 +248,20 @@ def index_rows(board: Leaderboard) -> tuple[CostRow, ...]:
 
 def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
     """What each record's row is called, by `id`."""
-    starts = start_labels(records)
+    starts, ends = start_labels(records), told_apart(r.source for r in records)
 
     def place(r: ScoreRecord) -> tuple[object, ...]:
-        return r.run, r.name, r.quantisation, r.teacher, r.corpus_fingerprint, starts.get(start_label(r))
+        return r.run, by_source(r, ends), r.quantisation, r.teacher, r.corpus_fingerprint, starts.get(start_label(r))
 
     def named(r: ScoreRecord) -> str:
-        trial = f"trial {r.trial}" if r.trial is not None and shared[place(r)] > 1 else None
-        return ", ".join(filter(None, (r.name, starts.get(start_label(r)), trial)))
+        alike = shared[place(r)]
+        trial = f"trial {r.trial}" if r.trial is not None and len(alike) > 1 else ""
+        weights = f"weights {r.weights[:8]}" if len({other.weights for other in alike}) > 1 else ""
+        return ", ".join(filter(None, (by_source(r, ends), starts.get(start_label(r)), trial, weights)))
 
-    shared = Counter(place(r) for r in records)
+    shared: dict[tuple[object, ...], list[ScoreRecord]] = {}
+    for record in records:
+        shared.setdefault(place(record), []).append(record)
     return {id(r): named(r) for r in records}
 
 

@@ -84,6 +84,6 @@ def commands(row: Row, trainings: Trainings) -> list[str]:
     """Commands that make the row's numbers again, from the folder that holds `runs/`; none where they cannot be told."""
     r = row.record
     if r.start == AS_IT_CAME:
-        return [shlex.join(["distilbench", "evaluate", r.label, "--data", "DIR"])]
+        return [shlex.join(["distilbench", "evaluate", r.source or r.label, "--data", "DIR"])]
     trainings_of_seeds = [trainings.of(seed.record) for seed in row.seeds]
     return [reproduce_command(training) for training in trainings_of_seeds if training is not None]

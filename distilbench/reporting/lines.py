@@ -58,9 +58,9 @@ def _encoder(row: Row) -> tuple[str, ...]:
     """What the forms of one encoder have in common."""
     r = row.record
     if r.role == "teacher":
-        return "teacher", r.teacher, r.compared_on
+        return "teacher", r.teacher, r.origin, r.compared_on
     if r.role == "baseline" and r.method in ("pca", FAISS_PEER):
-        return r.method, r.teacher, r.compared_on
+        return r.method, r.teacher, r.origin, r.compared_on
     made = json.dumps(r.hyperparameters, sort_keys=True, default=str)
     return r.run, r.role, r.method, r.label, r.teacher, r.start, r.compared_on, str(r.dim), str(r.trial), made
 

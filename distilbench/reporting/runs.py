@@ -55,7 +55,14 @@ def merged(parts: Iterable[tuple[Path, Iterable[Record]]]) -> Iterator[Record]:
     for source, records in parts:
         for record in records:
             if isinstance(record, ScoreRecord) and record.role != "student":
-                key = (record.name, record.quantisation, record.teacher, record.compared_on, record.weights)
+                key = (
+                    record.name,
+                    record.quantisation,
+                    record.teacher,
+                    record.origin,
+                    record.compared_on,
+                    record.weights,
+                )
                 if owners.setdefault(key, source) != source:
                     continue
             yield record

@@ -1,5 +1,6 @@
-"""What students were made from, in a word or two: "2 layers", "static". A label says the method and the dimension alone.
+"""What rows are called beside their label, where several on a page have the same.
 
+Of students, what they were made from in a word or two: "2 layers", "static". Of encoders as they came, the end of their path.
 Sweeps of one method with other layers have the same labels: where two such rows share a page, every student's start is told.
 """
 
@@ -7,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME, FROZEN, ON_VECTORS, ScoreRecord
@@ -44,6 +46,32 @@ def start_labels(records: Sequence[ScoreRecord]) -> dict[str, str]:
         + (f" of {start.encoder}" if several and start.encoder else "")
         for name, start in starts.items()
     }
+
+
+def told_apart(sources: Iterable[str]) -> dict[str, str]:
+    """Of each folder or hub id the shortest end that no other one has; one that is the end of another may be the same."""
+    parts = {source: Path(source).parts for source in sorted(set(sources))}
+
+    def end(own: tuple[str, ...]) -> str:
+        others = [other for other in parts.values() if not is_end(own, other) and not is_end(other, own)]
+        lengths = range(1, len(own) + 1)
+        shortest = next((n for n in lengths if all(not is_end(own[-n:], other) for other in others)), len(own))
+        return str(Path(*own[-shortest:]))
+
+    return {source: end(own) for source, own in parts.items() if own}
+
+
+def is_end(end: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether a path ends with these parts."""
+    return parts[len(parts) - len(end) :] == end
+
+
+def by_source(record: ScoreRecord, ends: Mapping[str, str]) -> str:
+    """The record's name; with as much of its source as `told_apart` has found to be needed."""
+    end = ends.get(record.source, "")
+    if "/" not in end:
+        return record.name
+    return f"{Path(end).parent}/{record.name}" if record.role in ("teacher", "encoder") else f"{record.name} of {end}"
 
 
 def start_label(record: ScoreRecord) -> str:

@@ -106,7 +106,7 @@ class Candidate:
             "configuration": self.configuration,
         }
         decided_by = [identity, prepared.vectors.folder.name, sorted(tasks), str(corpus.selection)]
-        return {**identity, "record_id": fingerprint(decided_by)}
+        return {**identity, "record_id": fingerprint(decided_by), "source": teacher.name}
 
 
 @dataclass(frozen=True)

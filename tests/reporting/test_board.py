@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from scipy import stats
 
+from distilbench.records import AS_IT_CAME
 from distilbench.reporting import board as boards
 from distilbench.reporting import trainings
 from distilbench.reporting.recommendation import answer
@@ -321,3 +323,28 @@ def test_students_of_several_starts_are_told_apart_by_them(make_score):
         for n in (1, 2)
     ]
     assert named(two, *again) == ["HPD d=64, 1 layer, trial 1", "HPD d=64, 1 layer, trial 2", "HPD d=64, 2 layers"]
+
+
+def test_encoders_whose_folders_have_one_name_are_told_apart(make_score):
+    came = {"role": "encoder", "method": "encoder", "start": AS_IT_CAME, "trial": None}
+    # A longer way to a folder is the same folder, whose weights have changed.
+    said = {"one/model": "a", "two/model": "b", "/old/two/model": "c", "two/large": "d"}
+    records = [
+        make_score(
+            Path(source).name,
+            quality,
+            source=source,
+            record_id=weights,
+            hyperparameters={"weights": weights * 9},
+            **came,
+        )
+        for quality, (source, weights) in enumerate(said.items(), 70)
+    ]
+    names = sorted(row.name for row in boards.leaderboard(records).rows)
+    assert names == ["large", "one/model", "two/model, weights bbbbbbbb", "two/model, weights cccccccc"]
+
+
+def test_students_of_two_teachers_of_one_name_are_told_apart(make_score):
+    records = [make_score("s", 70.0, run=folder, source=f"{folder}/model") for folder in ("one", "two")]
+    assert {row.name for row in boards.leaderboard(records).rows} == {"s of one/model", "s of two/model"}
+    assert {row.name for row in boards.leaderboard(records[:1]).rows} == {"s"}
