@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from distilbench.commands.configurations import Configuration, chosen_encoder, complete, read_configurations
+from distilbench.commands.compare import Configuration, chosen_encoder, complete, read_configurations
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names

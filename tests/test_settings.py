@@ -129,17 +129,13 @@ def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) 
     assert done.exit_code == 2 and done.stderr.startswith(message) and done.stderr.count("\n") == 1
 
 
-def test_tasks_of_a_run_bind_it_where_they_are_not_the_usual_ones() -> None:
+def test_a_run_is_bound_to_its_tasks_and_to_what_students_are_selected_by() -> None:
     from distilbench.commands.run_folder import run_config
 
     corpus = demonstration(20)
-    assert "tasks" not in run_config(SweepSettings(method="mcr2"), corpus)  # as in runs of before
-    assert "tasks" not in run_config(SweepSettings(method="mcr2", tasks="retrieval,sts"), corpus)
+    assert run_config(SweepSettings(method="mcr2"), corpus)["tasks"] == ["retrieval", "sts"]
     found = run_config(SweepSettings(method="mcr2", tasks="sts,retrieval,classification"), corpus)
-    assert found["tasks"] == ["classification", "retrieval", "sts"]
-    # What students are selected by is always scored.
-    found = run_config(SweepSettings(method="mcr2", tasks="retrieval"), corpus)
-    assert "tasks" not in found and found["select"] == "sts"
+    assert found["tasks"] == ["classification", "retrieval", "sts"] and found["select"] == "sts"
     selected = replace(corpus, selection=Selection.parse("classification=0.5,fidelity=0.5"))
     found = run_config(SweepSettings(method="mcr2", tasks="retrieval"), selected)
     assert found["tasks"] == ["classification", "retrieval"] and found["select"] == "classification=0.5,fidelity=0.5"

@@ -1,4 +1,17 @@
-"""`distilbench compare`: named configurations trained with several seeds, without a search."""
+"""`distilbench compare`: named configurations trained with several seeds, without a search.
+
+They are rows of a paper's tables, or a user's own, in a file:
+
+paper: HPD (ACL Findings 2022)
+rows:
+  - name: HPD-MiniLM-H128
+    table: "1, 2 and 4"
+    teacher: sentence-transformers/nli-mpnet-base-v2
+    student: nreimers/MiniLM-L6-H384-uncased
+    method: hpd
+    params: {output_dim: 128, lr: 1e-4, batch_size: 256}
+    published: {STS average: 81.20}
+"""
 
 from __future__ import annotations
 
@@ -6,32 +19,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
 
 from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster, trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
-from distilbench.commands.configurations import Configuration, chosen_encoder, complete, read_configurations
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run_folder import (
-    check_encoders,
-    one_writer,
-    publish,
-    report_folder,
-    run_config,
-    run_name,
-)
-from distilbench.commands.spaces import check_trained_student
+from distilbench.commands.run_folder import check_encoders, one_writer, publish, run_config, run_name
+from distilbench.commands.sweep_plan import check_trained_student
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError, naming
-from distilbench.methods import get_method
+from distilbench.methods import get_method, method_names
 from distilbench.methods.parts.requirements import requirements_of
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.console import CountedLines
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.terminal_summary import terminal_summary
+from distilbench.search.space_files import NATIVE, check_value, first_error, read_yaml
 from distilbench.settings.commands import CompareSettings
 from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER
 from distilbench.storage.files import claim_folder, fingerprint
@@ -42,9 +50,42 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 10**9
 """Steps, where only a configuration's epochs count."""
-
 COMPARE_GROWS = frozenset({"rows", "seeds"})
 """Settings that a run may be repeated with another value of."""
+
+
+class Configuration(BaseModel):
+    """One named row: a method and all its hyper-parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    method: str
+    params: dict[str, Any]
+    """Defaults of the method are left out in the file and filled in here."""
+    table: str = ""
+    """The source's table, figure or section."""
+    published: dict[str, float] = Field(default_factory=dict)
+    """Scores that the source reports for it, with its own teacher, student and data."""
+    note: str = ""
+    """A note on the row for its reader."""
+    teacher: str = ""
+    student: str = ""
+    """The encoders of the source, unless `--teacher` and `--student` say otherwise; "" where any will do."""
+
+    def possible(self, name: str) -> list[Any]:
+        """The one value of a parameter, as `SearchSpace.possible` gives the values of a searched one."""
+        return [self.params[name]]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    paper: str = ""
+    sizes: dict[str, str] = Field(default_factory=dict)
+    rows: list[dict[str, Any]] = Field(min_length=1)
+    references: list[dict[str, Any]] = Field(default_factory=list)
+    """With `sizes` for benchmarks/paper_tables.py alone: published rows that nothing here trains."""
 
 
 def compare(settings: CompareSettings, console: Console) -> Path:
@@ -58,14 +99,13 @@ def compare(settings: CompareSettings, console: Console) -> Path:
         settings = settings.but(teacher=chosen_encoder(written, "teacher", settings.teacher, DEFAULT_TEACHER))
     settings = settings.but(student=chosen_encoder(written, "student", settings.student, DEFAULT_STUDENT))
     rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]
-    methods = list(dict.fromkeys(get_method(row.method) for row in rows))
     check_encoders(settings)
-    for method in methods:
-        if method.trains_encoder:
-            check_trained_student(settings, method, settings.student)
     needs = Requirements()
     for row in rows:
-        needs |= get_method(row.method).needs(row.possible)
+        method = get_method(row.method)
+        if method.trains_encoder:
+            check_trained_student(settings, method, settings.student)
+        needs |= method.needs(row.possible)
     if len(set(needs.pair_tasks)) > 1:
         tasks = ", ".join(dict.fromkeys(needs.pair_tasks))
         raise InputError(f"--row: the rows are of several pair tasks ({tasks}); expected rows of one")
@@ -77,11 +117,10 @@ def compare(settings: CompareSettings, console: Console) -> Path:
             method.check_student(row.possible, settings.student, native)
             method.check_corpus(row.possible, corpus, native)
     run = settings.runs / run_name(settings, "compare", corpus)
-    with (
-        one_writer(run),
-        run_copy(settings.remote, settings.artifacts, run, report_folder(settings, run), console) as copy,
-    ):
-        claim_folder(run, compare_config(settings, rows, corpus), may_change=COMPARE_GROWS)
+    report = settings.reports / run.name
+    with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
+        config = {"steps": settings.steps, "rows": [row.name for row in rows], "seeds": settings.seeds}
+        claim_folder(run, {**run_config(settings, corpus), **config}, may_change=COMPARE_GROWS)
         if copy:
             copy.start()
         return _compare(settings, rows, corpus, run, console, copy)
@@ -95,6 +134,7 @@ def _compare(
     console: Console,
     copy: RunCopy | None,
 ) -> Path:
+    """Prepare, train, score, publish."""
     from distilbench.trials.rows import Finishing, RowScorer
     from distilbench.trials.scoring import Scoring
 
@@ -109,43 +149,40 @@ def _compare(
         resources = trial_resources(settings.share)
         console.print(f"{len(jobs)} trainings; {resources.explanation}")
         wait_for_idle(resources)
-        ready = load_prepared(prepared.resolve())
         if copy:
             copy.share(run.resolve(), prepared)
-        tasks = settings.scored_tasks(inputs.corpus.selection)
-        scoring = Scoring(run, ready, inputs.corpus, tasks)
-        board = RowScorer(scoring, run.name, settings.quantisations, console)
+        ready, tasks = load_prepared(prepared.resolve()), settings.scored_tasks(inputs.corpus.selection)
+        board = RowScorer(Scoring(run, ready, inputs.corpus, tasks), run.name, settings.quantisations, console)
         board.references([], settings.seed)  # before hours of training: a teacher is refused that cannot be scored
         counts = CountedLines(console)
         counts.begin("trained")
         finishing = Finishing(on_scoring=lambda: counts.begin("scored"), on_counted=counts.counted)
         students, failures, _ = board.students(jobs, prepared.resolve(), resources, finishing)
-        dimensions = sorted({record.dim for record in students})
-        scores = board.references(dimensions, settings.seed, inputs.scores)
+        scores = board.references(sorted({record.dim for record in students}), settings.seed, inputs.scores)
         scores += board.peers(settings.faiss_baselines or (), settings.seed)
     for failure in failures:
-        console.print(
-            f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",
-            markup=False,
-        )
+        failed = failure.job.candidate
+        console.print(f"failed: {failed.configuration}, seed {failed.seed}: {failure.failed}", markup=False)
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
-    published = [line for row in rows for line in published_lines(row)]
     records: list[ScoreRecord | TrialRecord] = [*scores, *students, *trials]
-    page = publish(settings, inputs.corpus, run, records, published)
+    published = [_published_line(row) for row in rows if row.published]
+    page = publish(settings.reports, inputs.corpus, run, records, published)
     for line in terminal_summary(records, run):
         console.print(line, markup=False, highlight=False)
     return page
 
 
 def _jobs(settings: CompareSettings, rows: Sequence[Configuration], run: Path) -> list[Job]:
-    """A training of each row with each seed."""
+    """A training of each row with each seed; rows whose source has other encoders say so in their names."""
     from distilbench.trials.jobs import Job
     from distilbench.trials.scoring import Candidate
 
     budget, jobs = comparison_budget(settings.steps), []
+    teacher, student = settings.teacher_encoder.name, settings.student
     for seed in range(settings.seed, settings.seed + settings.seeds):
         for row in rows:
-            name = row.shown_name(settings.teacher_encoder.name, settings.student)
+            same = row.teacher in ("", teacher) and row.student in ("", student)
+            name = row.name if same else f"{row.name} (other encoders)"
             dim = int(row.params["output_dim"])
             candidate = Candidate(run.name, "student", row.method, dim, row.params, seed, configuration=name)
             key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
@@ -159,20 +196,70 @@ def comparison_budget(steps: int | None) -> Budget:
     return Budget(trials=1, steps=steps or NO_LIMIT, rungs=3, eta=3, stopping="none", start=False)
 
 
-def published_lines(row: Configuration) -> list[str]:
-    """A line with the scores that a row's source reports for it; none if it reports none."""
-    if not row.published:
-        return []
+def _published_line(row: Configuration) -> str:
     encoders = f"teacher {row.teacher or 'not named'}, student {row.student or 'not named'}"
     values = ", ".join(f"{name} {value:g}" for name, value in row.published.items())
-    return [f"Published for {row.name} (table {row.table}; {encoders}; its own data): {values}"]
+    return f"Published for {row.name} (table {row.table}; {encoders}; its own data): {values}"
 
 
-def compare_config(settings: CompareSettings, rows: Sequence[Configuration], corpus: Corpus) -> dict[str, Any]:
-    """Everything that the numbers of a comparison depend on; a row's parameters are in its records."""
-    return {
-        **run_config(settings, corpus),
-        "steps": settings.steps,
-        "rows": [row.name for row in rows],
-        "seeds": settings.seeds,
-    }
+# --- Files of configurations
+
+
+def read_configurations(files: Sequence[Path], names: Sequence[str]) -> list[tuple[Path, Configuration]]:
+    """The configurations called `names` (all, when there are none), as they are written, each with its file."""
+    by_name: dict[str, tuple[Path, Configuration]] = {}
+    for path in files:
+        for row in _rows(path):
+            if row.name in by_name:
+                raise InputError(f"{path}: row {row.name!r}: the name comes twice (also in {by_name[row.name][0]})")
+            by_name[row.name] = (path, row)
+    for name in names:
+        if name not in by_name:
+            raise InputError(f"--row {name}: no such row; expected one of {', '.join(map(repr, by_name))}")
+    return [by_name[name] for name in dict.fromkeys(names or by_name)]
+
+
+def _rows(path: Path) -> list[Configuration]:
+    where, rows = str(path), []
+    try:
+        for number, row in enumerate(_File.model_validate(read_yaml(path)).rows, start=1):
+            where = f"{path}: row {row.get('name', number)!r}"
+            rows.append(Configuration.model_validate(row))
+    except ValidationError as error:
+        raise InputError(first_error(where, error)) from None
+    return rows
+
+
+def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, from_option: str, default: str) -> str:
+    """The teacher or student (`which`) to train all rows with: the one `from_option`, else ("") the one that they name."""
+    named = dict.fromkeys(name for _, row in rows if (name := str(getattr(row, which))))
+    if not from_option and len(named) > 1:
+        raise InputError(
+            f"--{which}: the rows name {len(named)} of them ({', '.join(named)}); expected --{which} for all of them, or "
+            f"--row for those with the same"
+        )
+    return from_option or next(iter(named), default)
+
+
+def complete(path: Path, row: Configuration, teacher: EncoderSpec, student: str) -> Configuration:
+    """The row with the method's defaults and `native` widths filled in."""
+    with naming(f"{path}: row {row.name!r}"):
+        if row.method not in method_names():
+            raise InputError(f"method is {row.method!r}; expected one of {', '.join(method_names())}")
+        method = get_method(row.method)
+        fields = {field.alias or name: field for name, field in method.params_type.model_fields.items()}
+        native = {n: method.native_dim(teacher, student) for n, value in row.params.items() if value == NATIVE}
+        filled = {**row.params, **native}
+        if "student" in filled:
+            raise InputError(
+                f"student is {filled['student']!r} among the params; expected it beside them, or --student"
+            )
+        for name, value in filled.items():
+            if name not in fields:
+                raise InputError(f"{name}: {row.method} has no such parameter; it has {', '.join(sorted(fields))}")
+            check_value(name, "the value", value, fields[name])
+        for name, field in fields.items():
+            if field.is_required() and name not in filled:
+                raise InputError(f"{name}: not given; {row.method} needs it")
+    params = method.params_type.model_validate(filled).model_dump(mode="json", by_alias=True)
+    return row.model_copy(update={"params": params})

@@ -24,17 +24,20 @@ from distilbench.settings.run import PreparationSettings
 
 def load_corpus(settings: PreparationSettings, needs: Requirements, console: Console) -> Corpus:
     """The corpus of the data folder and of `--text`; what was found and not found is printed."""
-    root = settings.sets_folder
-    if root is None:
-        corpus = _of_text(settings, needs)
-    else:
-        corpus = folder_corpus(root, settings.limits, needs, settings.texts, settings.selection)
-    asked = settings.selection
-    tasks = settings.scored_tasks(asked or STS)
-    corpus = with_scored_tasks(corpus, root, tasks, settings.limits.pairs)
-    corpus = with_judgements(corpus, root, settings.limits, passages=bool(needs.negatives))
+    root, texts, limits, asked = settings.sets_folder, settings.texts, settings.limits, settings.selection
+    if needs.augmentation and not settings.augment:
+        raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
+    if root is not None:
+        corpus = folder_corpus(root, limits, needs, texts, asked)
+    else:  # what is trained on comes from --text, and so do the sentences that are held out
+        for what, needed in (("triplets", needs.triplets), ("a labelled pair task", bool(needs.pair_tasks))):
+            if needed:
+                raise InputError(f"--text alone has no {what}; expected --data with it")
+        corpus = CorpusBuilder(text_name(texts.sources[0])).build()
+    corpus = with_scored_tasks(corpus, root, settings.scored_tasks(asked or STS), limits.pairs)
+    corpus = with_judgements(corpus, root, limits, passages=bool(needs.negatives))
     own_train = corpus.train
-    corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)
+    corpus = with_text(corpus, texts, limits.sentences, settings.artifacts)
     if settings.given is not None:
         named = np.setdiff1d(corpus.train, own_train) if settings.text else own_train[:0]
         places = np.concatenate([settings.given.places(batch) for batch in in_batches(corpus.sentences)])
@@ -42,8 +45,6 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
     corpus, why = with_selection(corpus, asked)
     if settings.by_role:
         corpus = with_roles(corpus, settings.artifacts)
-    if needs.augmentation and not settings.augment:
-        raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
     if settings.augment and not needs.augmentation:
         console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
@@ -54,17 +55,8 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
     return corpus
 
 
-def _of_text(settings: PreparationSettings, needs: Requirements) -> Corpus:
-    """A corpus of nothing yet: what is trained on comes from --text, and so do the sentences that are held out."""
-    for what, needed in (("triplets", needs.triplets), ("a labelled pair task", bool(needs.pair_tasks))):
-        if needed:
-            raise InputError(f"--text alone has no {what}; expected --data with it")
-    return CorpusBuilder(text_name(settings.texts.sources[0])).build()
-
-
 def print_sets(corpus: Corpus, console: Console) -> None:
-    """Lines on what was found and not found."""
-    for line in corpus.found:
-        console.print(f"  found      {line}", markup=False)
-    for line in corpus.missing:
-        console.print(f"  not found  {line}", markup=False)
+    """Print what was found and not found."""
+    for told, lines in (("found    ", corpus.found), ("not found", corpus.missing)):
+        for line in lines:
+            console.print(f"  {told}  {line}", markup=False)

@@ -15,23 +15,25 @@ from rich.console import Console
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import print_sets
-from distilbench.commands.own_heads import own_head_scores
-from distilbench.commands.run_folder import one_writer, plain_name
+from distilbench.commands.run_folder import one_writer, plain_name, publish
 from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
+from distilbench.data.retrieval_sets import SPLITS
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.encoders.prompts import Prompts
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import CostBench
 from distilbench.evaluation.encoders import (
     Codes,
     RetrievalOptions,
+    TaskScores,
     Vectors,
     check_vectors,
     encoder_rows,
 )
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
+from distilbench.evaluation.pairs import pair_scores
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.sets import sets_of_data
 from distilbench.prepare.encode import CorpusEncoding
@@ -47,7 +49,6 @@ from distilbench.records import (
     append_records,
     read_records,
 )
-from distilbench.reporting.page import write_report
 from distilbench.reporting.student_labels import by_source, told_apart
 from distilbench.settings.commands import EvaluateSettings
 from distilbench.storage.arrays import ShardedArray
@@ -64,8 +65,10 @@ GROWS = frozenset({"models", "dims", "quantisations"})
 class Evaluation:
     """The rows of one evaluation, `scores.jsonl` in its folder. A row that is there is not scored again."""
 
-    def __init__(self, settings: EvaluateSettings, data: EvaluationData, run: Path, console: Console) -> None:
-        self.settings, self.data, self.run, self.console = settings, data, run, console
+    def __init__(
+        self, settings: EvaluateSettings, models: Sequence[EncoderSpec], data: EvaluationData, run: Path, console: Console
+    ) -> None:
+        self.settings, self.models, self.data, self.run, self.console = settings, models, data, run, console
         self.store = ArtifactStore(settings.store)
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
         self.searching = RetrievalOptions(settings.index_specs)
@@ -93,7 +96,7 @@ class Evaluation:
         cost = self._cost(spec) if whole in missing and self.settings.cost else None
         parameters, codes = encoder_parameters(spec), self._codes(spec, vectors)
         prompts = Prompts.of(spec).described() if spec.by_role else {}
-        sets, own_head = sets_of_data(self.data), functools.partial(own_head_scores, spec, self.data)
+        sets, own_head = sets_of_data(self.data), functools.partial(_pair_head_scores, spec, self.data)
         for row in encoder_rows(vectors, sets, [w for w in widths if w in missing], codes, self.searching, own_head):
             identity = identities[row.width, row.quantisation]
             if identity["record_id"] in self.known:
@@ -120,7 +123,7 @@ class Evaluation:
 
     def called(self, record: ScoreRecord) -> str:
         """The record's name, which tells it from those of every model of the evaluation."""
-        sources = {spec.name for spec in every_model(self.settings)} | {known.source for known in self.known.values()}
+        sources = {spec.name for spec in self.models} | {known.source for known in self.known.values()}
         return by_source(record, told_apart(sources))
 
     def _codes(self, spec: EncoderSpec, vectors: Vectors) -> Codes:
@@ -203,14 +206,15 @@ class Evaluation:
         return Vectors(spec.name, width, vectors_ND.__getitem__, documents)
 
     def _encode(self, spec: EncoderSpec, sentences: Sequence[str], key: str, label: str) -> ShardedArray:
+        settings = self.settings
         encoding = CorpusEncoding(
             spec,
             self.store,
             label,
             stored="float32",
-            backend=self.settings.backend,
-            size=self.settings.pool,
-            in_process=not on_ray(self.settings),
+            backend=settings.backend,
+            size=settings.pool,
+            in_process=not _on_ray(settings),
         )
         return encoding.vectors(CorpusText(sentences, key))[0]
 
@@ -220,9 +224,9 @@ class Evaluation:
         return CostBench([corpus.sentences[int(row)] for row in rows], self.store).cost(spec)
 
 
-def on_ray(settings: EvaluateSettings) -> bool:
+def _on_ray(settings: EvaluateSettings) -> bool:
     """Whether encoding is spread over a Ray cluster: where one, or a number of workers, was asked for."""
-    return settings.address is not None or settings.pool.workers is not None
+    return settings.address is not None or settings.workers is not None
 
 
 def evaluate(settings: EvaluateSettings, console: Console) -> Path:
@@ -234,40 +238,34 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
         InputError: bad input, found before anything is encoded; or, after the others are published, the models that could
             not be scored, with the reasons.
     """
-    for spec in every_model(settings):
+    teacher = settings.teacher_encoder
+    models = list(dict.fromkeys((*([teacher] if teacher else ()), *settings.models)))  # the teacher first, each once
+    for spec in models:
         spec.check_tokenizer("model")
     data = evaluation_data(settings.data_folder, settings.tasks, settings.limits, ArtifactStore(settings.store))
     if settings.by_role:
         data = data.with_roles()
     print_sets(data.corpus, console)
-    name = settings.name or f"evaluate-{data.corpus.name}"
-    run = settings.runs / plain_name(name)
+    run = settings.runs / plain_name(settings.name or f"evaluate-{data.corpus.name}")
     with one_writer(run):
         claim_folder(run, _config(settings, data), may_change=GROWS)
-        cluster = (
-            ray_cluster(settings.address, settings.cpus, settings.dashboard) if on_ray(settings) else nullcontext()
-        )
-        with cluster:
-            evaluation = Evaluation(settings, data, run, console)
-            failed: list[str] = []
-            for spec in every_model(settings):
-                role: Role = "teacher" if spec == settings.teacher_encoder else "encoder"
+        failed: list[str] = []
+        ray = ray_cluster(settings.address, settings.cpus, settings.dashboard)
+        with ray if _on_ray(settings) else nullcontext():
+            evaluation = Evaluation(settings, models, data, run, console)
+            for spec in models:
                 try:
-                    evaluation.score(spec, role)
+                    evaluation.score(spec, "teacher" if spec == teacher else "encoder")
                 except InputError as error:
                     failed.append(str(error))
                     console.print(f"not scored: {error}", markup=False)
-        page = _publish(settings, evaluation, failed) if evaluation.known else None
-    if failed:
-        raise InputError(f"{len(failed)} of {len(every_model(settings))} models not scored: {'; '.join(failed)}")
-    assert page is not None
+        records = list(evaluation.known.values())
+        notes = [f"Not scored: {reason}" for reason in failed]
+        notes += dict.fromkeys(f"{evaluation.called(record)}: {note}" for record in records for note in record.notes)
+        page = publish(settings.reports, data.corpus, run, records, notes) if records else None
+    if failed or page is None:
+        raise InputError(f"{len(failed)} of {len(models)} models not scored: {'; '.join(failed)}")
     return page
-
-
-def every_model(settings: EvaluateSettings) -> list[EncoderSpec]:
-    """The teacher first; each model once."""
-    teacher = (settings.teacher_encoder,) if settings.teacher_encoder else ()
-    return list(dict.fromkeys((*teacher, *settings.models)))
 
 
 def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
@@ -286,29 +284,39 @@ def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
     }
 
 
-def _publish(settings: EvaluateSettings, evaluation: Evaluation, failed: list[str]) -> Path:
-    corpus, run, records = evaluation.data.corpus, evaluation.run, list(evaluation.known.values())
-    notes = [
-        *(f"Not scored: {reason}" for reason in failed),
-        *(f"{evaluation.called(record)}: {note}" for record in records for note in record.notes),
-        *(f"Found: {line}" for line in corpus.found),
-        *(f"Not found: {line}" for line in corpus.missing),
-    ]
-    out = settings.reports / run.name
-    return write_report(records, out, title=run.name, notes=list(dict.fromkeys(notes)), folders=[run])
-
-
 def _line(record: ScoreRecord, name: str) -> str:
     """A row for the terminal: the test scores by which encoders are usually told apart."""
     shown = {("sts", "spearman"), ("classification", "accuracy"), ("retrieval", "ndcg@10")}
-    scores = [s for s in record.scores if (s.task, s.metric) in shown and s.variant == "all" and _reported(s, record)]
+    tested = {(s.task, s.set) for s in record.scores if s.split == "test"}
+    scores = [
+        s
+        for s in record.scores
+        if (s.task, s.metric) in shown
+        and s.variant == "all"
+        and (s.split == "test" or (s.task, s.set) not in tested)  # of a set without a test split, what there is
+    ]
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     where = [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
     return "  ".join([f"{name + kind:<32}", *scores_told(scores), *where])
 
 
-def _reported(score: Score, record: ScoreRecord) -> bool:
-    """Whether it is of the test split, or of a set that has none."""
-    return score.split == "test" or not any(
-        (s.task, s.set, s.split) == (score.task, score.set, "test") for s in record.scores
-    )
+def _pair_head_scores(spec: EncoderSpec, data: EvaluationData) -> TaskScores:
+    """The scores of DSE's pair head, of the task that it was trained for, and a note where the data have no such task.
+
+    Nothing of an encoder without such a head.
+    """
+    from distilbench.encoders.pair_head import DESCRIPTION, load_pair_scorer
+
+    folder = spec.folder()
+    if folder is None or not (folder / DESCRIPTION).is_file():
+        return TaskScores()
+    scorer = load_pair_scorer(folder, default_device())
+    task = next((task for task in data.corpus.pair_tasks if task.name == scorer.task), None)
+    if task is None:
+        return TaskScores([], [f"its own pair head, for {scorer.task}, is not scored: there is no such pair task"])
+    text, scores = data.corpus.sentences, list[Score]()
+    for split in (split for split in SPLITS if split in task.splits):
+        pairs = task.splits[split]
+        left, right = ([text[int(row)] for row in side] for side in (pairs.left_P, pairs.right_P))
+        scores += pair_scores(task, split, scorer.outputs(left, right))
+    return TaskScores(scores)

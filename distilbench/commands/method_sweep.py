@@ -1,4 +1,4 @@
-"""One method's run in a sweep, stage by stage: references, search, confirmation, scores."""
+"""One method's run in a sweep, stage by stage: costs, references, search, confirmation, scores."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from rich.console import Console
 from distilbench.cluster.resources import trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy
 from distilbench.codes import CompetitionKey
-from distilbench.commands.schedule_methods import MethodRun, points_found_before
+from distilbench.commands.sweep_plan import MethodRun
 from distilbench.errors import InputError
 from distilbench.events import INTERRUPTED, Event
 from distilbench.methods import get_method
+from distilbench.methods.method import Method
 from distilbench.prepare.artifacts import Artifacts
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
@@ -24,7 +25,7 @@ from distilbench.progress.tally import SweepPlan, Tally
 from distilbench.records import EncoderCost, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
-from distilbench.search.front_patience import EXHAUSTED
+from distilbench.search.front_patience import EXHAUSTED, Point, points_of_records
 from distilbench.search.objectives import directions
 from distilbench.search.run_trials import SearchPlace, discard_checkpoints, run_trials
 from distilbench.search.search_plan import Search
@@ -34,20 +35,11 @@ from distilbench.search.study import finished_trials, open_study, study_url
 from distilbench.search.suggestions import default_max_pending
 from distilbench.search.trial import trial_folder
 from distilbench.settings.sweep import SweepSettings
-from distilbench.stage_times import StageTimes, timed_stage
+from distilbench.stage_times import StageTimes, read_timings, timed_stage
 from distilbench.trials.scoring import Scoring, remove_encoded
 
 if TYPE_CHECKING:
-    from distilbench.trials.rows import Finishing, RowScorer
-
-STOPPING = {
-    "halving": "successive halving",
-    "asha": "ASHA",
-    "median": "median stopping",
-    "none": "no early stopping",
-}
-ROW_S = "row seconds"
-"""User attribute of the study: how long the scoring of one encoder took."""
+    from distilbench.trials.rows import RowScorer
 
 
 class NoStudent(InputError):
@@ -74,10 +66,8 @@ class MethodSweep:
         clock: Clock,
         around: Around,
     ) -> None:
-        self.settings, self.member, self.inputs, self.clock = settings, member, inputs, clock
+        self.settings, self.member, self.members, self.inputs, self.clock = settings, member, members, inputs, clock
         self.console, self.page, self.copy = around
-        self.sibling_runs = {other.name: other.run for other in members if other is not member}
-        self.baseline_points = points_found_before(member, members, settings.objectives)
         self.run, self.space, self.prepared = member.run, member.space, member.run / "prepared"
         method = get_method(self.space.method)
         self.widths = self.space.judged_widths(method.judged_widths)
@@ -95,9 +85,12 @@ class MethodSweep:
             self.copy.share(self.run.resolve(), self.prepared)
         board = self._references(ready)
         search = self._plan_search()
-        self._estimate()
-        how = f"{STOPPING[self.space.budget.stopping]}, suggested {search.max_pending} apart"
-        self.console.print(f"{search.wanted} trials by {self.space.searcher}; {self.resources.explanation}; {how}")
+        for record in self._recorded():  # by drivers before this one
+            self.clock.finished(record)
+        self.console.print(
+            f"{search.wanted} trials by {self.space.searcher}; {self.resources.explanation}; "
+            f"stopping: {self.space.budget.stopping}, suggested {search.max_pending} apart"
+        )
         self.tally = self._start_tally(search)
         try:
             self._search(search)
@@ -107,25 +100,6 @@ class MethodSweep:
             raise
         finally:
             self.tally.close()
-
-    def _references(self, ready: Prepared) -> RowScorer:
-        """Score the teacher, the baselines and FAISS's codes; the scorer goes on with the students."""
-        from distilbench.trials.rows import RowScorer
-
-        settings, inputs, member = self.settings, self.inputs, self.member
-        scoring = Scoring(self.run, ready, inputs.corpus, settings.scored_tasks(inputs.corpus.selection))
-        board = RowScorer(scoring, member.name, settings.quantisations, self.console, self.costs, self.sibling_runs)
-        sensible = [size for size in self.space.bytes_competed if 2 * size <= ready.vectors.width]  # more is int4's
-        sizes = settings.faiss_baselines or sensible
-        references = 1 + 2 * len(self.widths) + len(sizes)
-        with (
-            self.clock.scoring(rows=references),
-            timed_stage(self.run, "references", references),
-            progress("Teacher and baselines", references, "encoders") as advance,
-        ):
-            member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
-            member.scores += board.peers(sizes, settings.seed, advance)
-        return board
 
     def _costs(self, ready: Prepared) -> dict[str, EncoderCost]:
         """Measure the cost of every kind of student, if that is wanted, before trials make the machine busy."""
@@ -137,22 +111,36 @@ class MethodSweep:
         of_model = {"latency", "model_bytes"} & set(settings.objectives)
         if not (settings.measure_speed or of_model or len(space.students) > 1):
             return {}
-        method = get_method(space.method)
-        kinds = [kind_of(method_name, {"output_dim": d}) for method_name in BASELINES for d in self.widths]
-        kinds = [kind for kind in kinds if kind.params["output_dim"] <= ready.vectors.width]
-        kinds += [kind_of(space.method, params) for params in space.examples(method.costly)]
+        widths = [d for d in self.widths if d <= ready.vectors.width]
+        kinds = [kind_of(name, {"output_dim": d}) for name in BASELINES for d in widths]
+        kinds += [kind_of(space.method, params) for params in space.examples(get_method(space.method).costly)]
         with timed_stage(self.run, "costs", len(kinds)):
             costs = measure_costs(kinds, ready, self.inputs.corpus.sentences, settings.artifacts, self.console)
         write_costs(self.prepared, costs)
         return costs
 
-    def _after_search(self) -> tuple[int, int]:
-        """The number of encoders to score after the search, and of trainings that confirm its trials."""
-        confirm = self.space.budget.confirm
-        sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
-        # When the time is over, the best may still wait, and is itself trained to its end.
-        trainings = confirm.seeds if waits_at_rungs(self.space.budget) else confirm.seeds - 1
-        return len(self.groups) * confirm.top * confirm.seeds, sizes * confirm.top * trainings
+    def _references(self, ready: Prepared) -> RowScorer:
+        """Score the teacher, the baselines and FAISS's codes; the scorer goes on with the students."""
+        from distilbench.trials.rows import RowScorer
+
+        settings, inputs, member = self.settings, self.inputs, self.member
+        siblings = {other.name: other.run for other in self.members if other is not member}
+        scoring = Scoring(self.run, ready, inputs.corpus, settings.scored_tasks(inputs.corpus.selection))
+        board = RowScorer(scoring, member.name, settings.quantisations, self.console, self.costs, siblings)
+        sensible = [size for size in self.space.bytes_competed if 2 * size <= ready.vectors.width]  # more is int4's
+        sizes = settings.faiss_baselines or sensible
+        references = 1 + 2 * len(self.widths) + len(sizes)
+        with (
+            self.clock.scoring(rows=references),
+            timed_stage(self.run, "references", references),
+            progress("Teacher and baselines", references, "encoders") as advance,
+        ):
+            member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
+            member.scores += board.peers(sizes, settings.seed, advance)
+        # A driver that continues the run scores none of them, so the first one's time is what is known.
+        timed = [timing.seconds / timing.count for timing in read_timings(self.run) if timing.stage == "references"]
+        self.clock.row_s = max(self.clock.row_s, *timed, 0.0)
+        return board
 
     def _plan_search(self) -> Search:
         """The plan of the search; the study is made, or opened."""
@@ -177,17 +165,15 @@ class MethodSweep:
             max_pending=int(self.study.user_attrs["max_pending"]),
             seed=settings.seed,
             select=str(self.inputs.corpus.selection),
-            baseline_points=self.baseline_points,
+            baseline_points=self._points_found_before(),
         )
 
-    def _estimate(self) -> None:
-        """Tell the clock what drivers before this one have measured."""
-        recorded_row_s = self.study.user_attrs.get(ROW_S, 0.0)
-        self.clock.row_s = max(self.clock.row_s, recorded_row_s)
-        if self.clock.row_s > recorded_row_s:
-            self.study.set_user_attr(ROW_S, self.clock.row_s)
-        for record in self._recorded():
-            self.clock.finished(record)
+    def _points_found_before(self) -> list[Point]:
+        """The points of the trials of the methods before this one; [] where it is judged by a task of its own."""
+        alike = [m for m in self.members if get_method(m.space.method).task_scores is Method.task_scores]
+        before = alike[: alike.index(self.member)] if self.member in alike else []
+        trials = (record for m in before for record in read_records(m.run / "trials.jsonl"))
+        return points_of_records((r for r in trials if isinstance(r, TrialRecord)), self.settings.objectives)
 
     def _recorded(self) -> list[TrialRecord]:
         return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
@@ -217,13 +203,16 @@ class MethodSweep:
         self.tally.stage("search")
         for number in open_trials(self.study.get_trials(deepcopy=False)):
             remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
-        rows, trainings = self._after_search()
-        self.clock.steps_of = self.space.budget.steps_of
+        budget = self.space.budget
+        self.clock.steps_of = budget.steps_of
+        sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
+        # When the time is over, the best may still wait, and is itself trained to its end.
+        each = budget.confirm.seeds if waits_at_rungs(budget) else budget.confirm.seeds - 1
+        trainings = sizes * budget.confirm.top * each / self.resources.concurrency
+        rows = len(self.groups) * budget.confirm.top * budget.confirm.seeds
 
         def deadline() -> float:
-            if self.copy and self.copy.lost:
-                return 0.0
-            return self.clock.search_end(rows, trainings / self.resources.concurrency)
+            return 0.0 if self.copy and self.copy.lost else self.clock.search_end(rows, trainings)
 
         def note_time(event: Event) -> None:
             if event.record and not event.record.confirms:
@@ -234,35 +223,40 @@ class MethodSweep:
         run_trials(self.study, search, place, self.tally)
 
     def _confirm(self, search: Search, board: RowScorer) -> None:
-        space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
+        """Train the best trials with more seeds, and score them; what is missing then is noted."""
+        from distilbench.trials.rows import Finishing
+
+        budget, member, trials = self.space.budget, self.member, self.study.get_trials(deepcopy=False)
         self._note_end(search)
-        found = chosen_trials(trials, self.groups, space.budget.confirm.top, waiting=waits_at_rungs(space.budget))
-        chosen = worth_confirming(found, search, self.costs)
-        if not found:
+        best = chosen_trials(trials, self.groups, budget.confirm.top, waiting=waits_at_rungs(budget))
+        chosen = worth_confirming(best, search, self.costs)
+        if not best:
             self._note_no_student(trials)
             self.tally.stage("done")
             return
-        if len(chosen) < len(found):
-            left = "; ".join(str(group) for group in found if group not in chosen)
+        if len(chosen) < len(best):
+            left = "; ".join(str(group) for group in best if group not in chosen)
             member.notes.append(f"{search.name}: not confirmed, since another is better and costs no more: {left}.")
         self.tally.stage("confirm")
         wait_for_idle(self.resources)
-        jobs = confirmation_jobs(self.run, search, chosen)
-        confirmed = board.students(jobs, self.prepared.resolve(), self.resources, self._finishing(len(jobs)))
+        jobs, tally = confirmation_jobs(self.run, search, chosen), self.tally
+        ends = self.clock.training_end(len(jobs)), self.clock.scoring_end
+        finishing = Finishing(*ends, tally.finished, lambda: tally.stage("score"), tally.counted)
+        confirmed = board.students(jobs, self.prepared.resolve(), self.resources, finishing)
         member.scores += confirmed.records
         member.unconfirmed = bool(confirmed.unfinished)
-        for job, why in ((outcome.job.candidate, outcome.failed) for outcome in confirmed.failed):
-            self._missing(f"trial {job.trial} failed with seed {job.seed}: {why}.")
+        for outcome in confirmed.failed:
+            candidate = outcome.job.candidate
+            self._missing(f"trial {candidate.trial} failed with seed {candidate.seed}: {outcome.failed}.")
         if member.unconfirmed:
             self._missing(f"time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations.")
         scored = {record.group for record in confirmed.records}
-        self._without_student([g for g in self.groups if g not in found], "none of its trials was completed")
+        self._without_student([g for g in self.groups if g not in best], "none of its trials was completed")
         self._without_student(
             [g for g in self.groups if g in chosen and g not in scored], "its best trial was not scored"
         )
         write_confirmed(self.run, search, chosen)
-        keep = {t.number for ranked in chosen.values() for t in ranked} | set(open_trials(trials))
-        discard_checkpoints(self.run, keep)
+        discard_checkpoints(self.run, {t.number for top in chosen.values() for t in top} | set(open_trials(trials)))
         self.tally.stage("done")
 
     def _note_end(self, search: Search) -> None:
@@ -276,9 +270,6 @@ class MethodSweep:
             note = f"{search.name}: {ended} of {search.wanted} trials, since no more moved the front."
             self.member.notes.append(note)
 
-    def _missing(self, line: str) -> None:
-        self.member.missing.append(f"{self.member.name}: {line}")
-
     def _note_no_student(self, trials: Sequence[FrozenTrial]) -> None:
         reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
         why = "; ".join(reasons[:3]) or "time was over"
@@ -286,18 +277,14 @@ class MethodSweep:
             raise NoStudent(f"{self.run}: none of {len(trials)} trials was completed: {why}")
         self._missing(f"no student, since none of {len(trials)} trials got far enough: {why}.")
 
-    def _finishing(self, jobs: int) -> Finishing:
-        """When the confirmation of so many jobs ends; the tally is told of it."""
-        from distilbench.trials.rows import Finishing
-
-        ends, tally = (self.clock.training_end(jobs), self.clock.scoring_end), self.tally
-        return Finishing(*ends, tally.finished, lambda: tally.stage("score"), tally.counted)
-
     def _without_student(self, groups: Sequence[CompetitionKey], why: str) -> None:
         """Note the groups without a student on the leaderboard."""
         what, between = ("student and bytes", "; ") if self.space.students else ("bytes", ", ")
         if groups:
             self._missing(f"no student of {what} per vector {between.join(map(str, groups))}: {why}.")
+
+    def _missing(self, line: str) -> None:
+        self.member.missing.append(f"{self.member.name}: {line}")
 
 
 def open_trials(trials: Sequence[FrozenTrial]) -> list[int]:

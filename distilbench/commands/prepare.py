@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run_folder import check_encoders, check_student_encoder
-from distilbench.commands.spaces import space_and_corpus, space_notes
+from distilbench.commands.sweep_plan import space_and_corpus, space_notes
 from distilbench.data.requirements import Requirements
 from distilbench.methods import get_method
 from distilbench.methods.parts.requirements import requirements_of
@@ -26,13 +27,13 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
     """
     method = get_method(settings.method) if settings.method else None
     check_encoders(settings)
+    read = functools.partial(load_corpus, settings, console=console)
     if method is None:
         check_student_encoder(settings, settings.student)
-    if method is None:
         needs = Requirements(augmentation=bool(settings.augment), students=(None,))
-        corpus = load_corpus(settings, needs, console)
+        corpus = read(needs)
     else:
-        space, corpus = space_and_corpus(settings, str(settings.method), console)
+        space, corpus = space_and_corpus(settings, str(settings.method), read)
         for note in space_notes(space):
             console.print(note, markup=False)
         needs = requirements_of([(method, space.possible)])

@@ -9,17 +9,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from distilbench.choices import SWEPT_TASKS
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, transformer_config
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
-    HALF,
-    MEAN,
     StudentSpec,
     check_student,
     is_static,
-    resolved_student,
     student_pooling,
     student_source,
     with_encoder,
@@ -83,37 +79,24 @@ def plain_name(name: str) -> str:
 
 
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
-    """Everything that the numbers of a run depend on, JSON-able."""
-    tasks = settings.scored_tasks(corpus.selection)
-    augment = [{"name": o.name, **o.identity()} for o in operations(settings.augment)]
-    return {
-        **({"cross_encoder": settings.cross_encoder} if corpus.pair_tasks else {}),
-        **({"augment": augment} if settings.augment else {}),
-        **({"backend": settings.backend} if settings.backend != "torch" else {}),
-        **({"tasks": sorted(tasks)} if set(tasks) != set(SWEPT_TASKS) else {}),
-        "select": str(corpus.selection),
-        **({"select_by_task": True} if corpus.pair_tasks and not corpus.selection.asked else {}),
-        "corpus": corpus.name,
-        **({"demonstration": True} if corpus.demonstration else {}),
-        "corpus_fingerprint": corpus.fingerprint,
-        "teacher": settings.teacher_encoder.title,
-        "teacher_fingerprint": fingerprint(settings.teacher_encoder.identity()),
-        **_student_config(settings),
-        "seed": settings.seed,
-    }
-
-
-def _student_config(settings: RunSettings) -> dict[str, Any]:
-    """The student as the user wrote it, its own encoder by its content. `half` is written out: it was another rule once."""
+    """Everything that the numbers of a run depend on, JSON-able. The student's own encoder is there by its content."""
     student, teacher = settings.student, settings.teacher_encoder
-    if StudentSpec.parse(student).rule == HALF:
-        with contextlib.suppress(InputError):  # of a teacher without layers, which a run of heads alone may have
-            student = resolved_student(student, teacher)
-    pooling = student_pooling(student, teacher)
     return {
+        "select": str(corpus.selection),
+        "select_by_task": bool(corpus.pair_tasks) and not corpus.selection.asked,
+        "tasks": sorted(settings.scored_tasks(corpus.selection)),
+        "corpus": corpus.name,
+        "corpus_fingerprint": corpus.fingerprint,
+        "demonstration": corpus.demonstration,
+        "augment": [{"name": o.name, **o.identity()} for o in operations(settings.augment)],
+        "teacher": teacher.title,
+        "teacher_fingerprint": fingerprint(teacher.identity()),
+        "cross_encoder": settings.cross_encoder,
+        "backend": settings.backend,
         "student": portable_student(student),
-        **({"pooling": pooling} if pooling != MEAN else {}),
+        "pooling": student_pooling(student, teacher),
         **({"student_prompts": vars(Prompts.of(settings.student_encoder))} if settings.by_role else {}),
+        "seed": settings.seed,
     }
 
 
@@ -124,7 +107,7 @@ def portable_student(student: str) -> str:
 
 @contextlib.contextmanager
 def one_writer(run: Path) -> Iterator[None]:
-    """A lock that only one driver of a run can hold, while it does."""
+    """Hold the lock of a run, which only one driver can have."""
     run.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(run.with_name(f".{run.name}.lock"))
     try:
@@ -140,7 +123,7 @@ def one_writer(run: Path) -> Iterator[None]:
 
 
 def publish(
-    settings: RunSettings,
+    reports: Path,
     corpus: Corpus,
     run: Path,
     records: Sequence[ScoreRecord | TrialRecord],
@@ -154,10 +137,4 @@ def publish(
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
     places = list(folders) or [run]
     write_student_cards(records, places)
-    out = report_folder(settings, run)
-    return write_report(list(records), out, title=run.name, notes=notes, folders=places)
-
-
-def report_folder(settings: RunSettings, run: Path) -> Path:
-    """The folder of a run's leaderboard."""
-    return settings.reports / run.name
+    return write_report(list(records), reports / run.name, title=run.name, notes=notes, folders=places)

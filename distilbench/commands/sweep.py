@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -11,13 +11,11 @@ from rich.console import Console
 from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster
 from distilbench.cluster.run_copy import run_copy
-from distilbench.commands.method_runs import claim_run, plan_method_runs
 from distilbench.commands.method_sweep import Around, MethodSweep, NoStudent
-from distilbench.commands.run_folder import one_writer, publish, report_folder
-from distilbench.commands.schedule_methods import MethodRun, schedule_methods
+from distilbench.commands.run_folder import one_writer, publish
+from distilbench.commands.sweep_plan import MethodRun, claim_run, plan_method_runs
 from distilbench.methods import get_method
 from distilbench.methods.parts.requirements import requirements_of
-from distilbench.prepare.artifacts import Artifacts
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.clock import Clock
 from distilbench.reporting.live_page import LivePage
@@ -34,52 +32,55 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
         InputError: bad input, found before anything is written; or storage is gone, and the same command goes on later.
     """
     clock = Clock(settings.time_budget)
-    members, run = plan_method_runs(settings, console)
-    report = report_folder(settings, run)
+    methods, run = plan_method_runs(settings, console)
+    corpus, report = methods[0].corpus, settings.reports / run.name  # one corpus: rows of one leaderboard compare
     with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
-        for member in members:
-            claim_run(settings, member, console)
+        for method in methods:
+            claim_run(settings, method, console)
         if copy:
             copy.start()
         with ray_cluster(settings.address, settings.cpus, settings.dashboard):
             if line := nodes_line(settings.share.grow_to):
                 console.print(line, markup=False)
             keep(run, StageTiming(stage="start", seconds=time.time() - clock.began))
-            inputs = _prepare(settings, members, run, console)
-            _sweep_methods(settings, members, inputs, clock, Around(console, LivePage(report, run.name, []), copy))
+            with timed_stage(run, "prepare", len(corpus.sentences)):
+                needs = requirements_of([(get_method(m.space.method), m.space.possible) for m in methods])
+                inputs = prepare_corpus(settings, corpus, needs, console)
+            begun: dict[Path, None] = {}
+            for method, share, turn in schedule_methods(methods, clock):
+                if turn:
+                    console.print(f"\n{method.space.method} ({turn})")
+                begun[method.run] = None
+                around = Around(console, LivePage(report, run.name, list(begun)), copy)
+                method.missing.clear()
+                try:
+                    MethodSweep(settings, method, methods, inputs, share, around).carry_out()
+                except NoStudent as error:  # with several methods the others go on
+                    if len(methods) == 1:
+                        raise
+                    method.missing.append(str(error))
         with timed_stage(run, "report"):
-            folders = [member.run for member in members]
+            folders = [method.run for method in methods]
             records = read_runs(folders)
-            notes = list(dict.fromkeys(note for member in members for note in (*member.notes, *member.missing)))
-            page = publish(settings, inputs.corpus, run, records, notes, folders=folders)
-        missing = dict.fromkeys(line for member in members for line in member.missing)
+            notes = list(dict.fromkeys(note for method in methods for note in (*method.notes, *method.missing)))
+            page = publish(settings.reports, inputs.corpus, run, records, notes, folders=folders)
+        missing = dict.fromkeys(line for method in methods for line in method.missing)
         for line in (*terminal_summary(records, run), *missing):
             console.print(line, markup=False, highlight=False)
         return page
 
 
-def _prepare(settings: SweepSettings, members: Sequence[MethodRun], run: Path, console: Console) -> Artifacts:
-    """One preparation for all methods: rows of one leaderboard are of one corpus."""
-    corpus = members[0].corpus
-    with timed_stage(run, "prepare", len(corpus.sentences)):
-        wanted = requirements_of([(get_method(member.space.method), member.space.possible) for member in members])
-        return prepare_corpus(settings, corpus, wanted, console)
+def schedule_methods(methods: Sequence[MethodRun], clock: Clock) -> Iterator[tuple[MethodRun, Clock, str]]:
+    """Each method with its share of the time that is left, then those again that time cut off, while much of it is left:
+    first those that only confirmations are missing of, which leave the others what they do not need.
 
-
-def _sweep_methods(
-    settings: SweepSettings, members: Sequence[MethodRun], inputs: Artifacts, clock: Clock, around: Around
-) -> None:
-    """Carry out every method in its turn; with several, one without a student does not end the others."""
-    begun: dict[Path, None] = {}
-    for member, share, turn in schedule_methods(members, clock):
-        if turn:
-            around.console.print(f"\n{member.space.method} ({turn})")
-        begun[member.run] = None
-        member.missing.clear()
-        page = LivePage(around.page.report, around.page.title, list(begun))
-        try:
-            MethodSweep(settings, member, members, inputs, share, around._replace(page=page)).carry_out()
-        except NoStudent as error:
-            if len(members) == 1:
-                raise
-            member.missing.append(str(error))
+    With each a word on its turn, "" where there is one method.
+    """
+    for number, method in enumerate(methods):
+        share = clock.part(len(methods) - number)
+        yield method, share, f"{number + 1} of {len(methods)}" if len(methods) > 1 else ""
+        clock.row_s = max(clock.row_s, share.row_s)
+    again = [method for method in methods if method.cut_off or method.unconfirmed] if len(methods) > 1 else []
+    for number, method in enumerate(sorted(again, key=lambda method: method.cut_off)):
+        if clock.much_left:
+            yield method, clock.part(len(again) - number), "goes on"

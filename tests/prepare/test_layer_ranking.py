@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from architectures import make_architecture, make_static
+from architectures import make_architecture
 from rich.console import Console
 from samples import make_encoder
 
@@ -202,15 +202,10 @@ def test_a_run_is_bound_to_its_student(corpus: Corpus, encoder_folder: Path, tmp
 
     def config(**given: object) -> dict[str, object]:
         settings = RunSettings(**named({"store": tmp_path, "teacher": teacher, **given}))
-        return {k: v for k, v in run_config(settings, corpus).items() if k in ("student", "pooling")}
+        return {k: v for k, v in run_config(settings, corpus).items() if k == "student"}
 
     assert config() == {"student": "auto"}
     assert config(student="auto:2") == {"student": "auto:2"}
-    assert (
-        config(student="half") == config(student="layers:0,3") == {"student": "layers:0,3"}
-    )  # not what "half" once was
-    static = EncoderSpec(str(make_static(encoder_folder, tmp_path / "static")))
-    assert config(teacher=static, student="half") == {"student": "half"}  # heads alone need no layers
     before = config(student=f"auto:2@{other}")
     assert str(before["student"]).startswith("auto:2@") and str(other) not in str(before["student"])
     assert config(student=f"layers:0,2@{other}") != before != config(student=f"auto:2@{encoder_folder}")

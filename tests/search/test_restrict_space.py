@@ -12,8 +12,8 @@ from rich.console import Console
 from samples import demonstration as read_demonstration
 
 from distilbench.choices import BUDGETS
-from distilbench.commands.method_runs import plan_method_runs
-from distilbench.commands.spaces import space_and_corpus
+from distilbench.commands.corpus import load_corpus
+from distilbench.commands.sweep_plan import plan_method_runs, space_and_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
@@ -198,9 +198,8 @@ def test_augmentation_is_searched_where_there_are_copies(
     given: dict[str, Any] = {"method": ("hpd",), "space": tmp_path / "space.yaml"}
     if augment:
         given["augment"] = "swap"
-    space, _ = space_and_corpus(
-        run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True)
-    )
+    asked = run_settings(data_folder, encoder_folder, tmp_path, **given)
+    space, _ = space_and_corpus(asked, "hpd", lambda needs: load_corpus(asked, needs, Console(quiet=True)))
     if augment:
         assert space.parameters["augmentation"].choices == (False, True) and not space.notes
     else:

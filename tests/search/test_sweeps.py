@@ -17,8 +17,8 @@ from run_command import LONG, SPACE, Command, make_sweep, told
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.commands.method_runs import _shares, plan_method_runs
-from distilbench.commands.schedule_methods import schedule_methods
+from distilbench.commands.sweep import schedule_methods
+from distilbench.commands.sweep_plan import plan_method_runs, shares
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.progress.clock import Clock
@@ -153,8 +153,8 @@ def test_trials_are_shared_among_the_methods(
     given = settings(data_folder, encoder_folder, tmp_path, method=("pca", "random_projection"))
     members, _ = plan_method_runs(given, Console(quiet=True))
     both = [member.space for member in members]
-    assert _shares(given, both) == [2, 2]  # as the search spaces say
-    assert _shares(given.model_copy(update={"trials": 7}), both) == [4, 3]
+    assert shares(None, both) == [2, 2]  # as the search spaces say
+    assert shares(7, both) == [4, 3]
     with pytest.raises(
         InputError, match="--trials 1: 2 methods share them, and each needs one; expected --trials 2 or more"
     ):

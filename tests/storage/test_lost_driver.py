@@ -23,7 +23,6 @@ from distilbench.cluster.path_map import PathMap
 from distilbench.cluster.resources import TrialResources
 from distilbench.commands import method_sweep
 from distilbench.commands import sweep as sweeps
-from distilbench.commands.run_folder import report_folder
 from distilbench.prepare import stage
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
@@ -191,7 +190,7 @@ class Machine:
 
 def plain_page(settings: Any, corpus: Any, run: Path, records: Any, *more: Any, **folders: Any) -> Path:
     """A report without figures."""
-    page = report_folder(settings, run) / "index.html"
+    page = settings.reports / run.name / "index.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(f"{len(records)} records")
     return page
