@@ -154,8 +154,7 @@ def reproduce(settings: ReproduceSettings) -> None:
     from distilbench.commands.reproduce import reproduce as run
 
     reproduced = run(settings.run, settings.trial, settings.seed, threads=settings.threads)
-    reproduced.show(settings.tolerance, Console(soft_wrap=True))
-    if not reproduced.same(settings.tolerance):
+    if not reproduced.show(settings.tolerance, Console(soft_wrap=True)):
         raise typer.Exit(1)
 
 
@@ -163,17 +162,21 @@ def reproduce(settings: ReproduceSettings) -> None:
 @takes(StatusSettings)
 def status(settings: StatusSettings) -> None:
     """How far a sweep is, from another terminal: its stage, trials, best students, failures, time left."""
+    import time
+
     from distilbench.cluster.stored_runs import ONLY_RECORDS, local_runs
-    from distilbench.commands.status import print_status, run_statuses, watch_status
+    from distilbench.commands.status import print_status, run_statuses
     from distilbench.storage.remote import is_uri
 
-    def folder() -> Path:
-        return local_runs([settings.run], ONLY_RECORDS)[0]
-
-    if settings.watch:
-        watch_status(folder, Console(soft_wrap=True), every_s=10 if is_uri(settings.run) else 2)
-    else:
-        print_status(run_statuses(folder()), Console(soft_wrap=True))
+    console = Console(soft_wrap=True)
+    while True:
+        statuses = run_statuses(local_runs([settings.run], ONLY_RECORDS)[0])
+        if settings.watch and console.is_terminal:
+            console.clear()
+        print_status(statuses, console)
+        if not settings.watch or all(status.done for status in statuses):
+            return
+        time.sleep(10 if is_uri(settings.run) else 2)
 
 
 @app.command()

@@ -4,7 +4,7 @@
     distilbench export runs/A --student 'HPD d=128' --seed 1 --to hpd-128 --onnx
 
 It is written beside its place and renamed, so that nothing half-written carries its name. A student's kept model is copied;
-the teacher and the baselines are made from what the run was prepared from (`export_build`).
+the teacher and the baselines (PCA, random projection) are made from what the run was prepared from.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distilbench.commands.export_build import build_model
 from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
 from distilbench.commands.output_folder import OutputFolder
 from distilbench.encoders.encoder import CONFIG, EncoderSpec
@@ -30,13 +29,15 @@ from distilbench.reporting.loading import can_be_built, is_nested, load_code, pl
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.trainings import Trainings
-from distilbench.storage.files import write_json
+from distilbench.storage.files import bound_config, fingerprint, write_json
+
+if TYPE_CHECKING:
+    from distilbench.evaluation.sts import Embed
+    from distilbench.prepare.prepared import Prepared
 
 MANIFEST = "distilbench-export.json"
 """The file that makes a folder an export of ours: it has the SHA-256 of every other file."""
 RECORDS = "record.json"
-_WIDTH = re.compile(r"d\d+", re.ASCII)
-"""The folder of a nested student's quantisers of one width."""
 
 
 class Chosen(NamedTuple):
@@ -99,7 +100,8 @@ def export(
         check_onnx()
     output.check()
     with output.written() as folder:
-        _write(chosen, folder, output, onnx=onnx)
+        _write(chosen, folder, onnx=onnx)
+        output.write_manifest(folder, record_id=chosen.seed.record.record_id)
     record = chosen.seed.record
     load = load_code(record, str(to), str(to), cut=False)
     return Exported(to, chosen.row.name, record, load, onnx, below_overlap(chosen.row))
@@ -111,38 +113,36 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
     Raises:
         InputError: there is none, or several; or its model is not there and cannot be made.
     """
-    records = read_runs(runs)
-    seed: SeedScores | None
+    records, seed = read_runs(runs), None
     if student is None:
         best = best_among(records, runs, budget)
-        board, row, seed = best.board, best.row, None
+        board, row = best.board, best.row
     else:
         board = leaderboard(records)
         row, seed = _named(board, student)
     if number is not None:
         seed = _of_seed(row, seed, number)
     seed = seed or best_seed(board, row) or row.seeds[0]
-    owners = record_owners(runs)
-    folder = model_folder(seed.record, owners)
-    run, training = owners[seed.record.run, seed.record.record_id], Trainings(records).of(seed.record)
-    if (folder is None or not folder.is_dir()) and can_be_built(seed.record):
-        return Chosen(board, row, seed, None, run, training)
-    if folder is None or not folder.is_dir():
+    record, owners = seed.record, record_owners(runs)
+    folder = model_folder(record, owners)
+    if folder is not None and folder.is_dir():
+        EncoderSpec(str(folder.absolute())).folder()  # refuses one without weights
+    elif can_be_built(record):
+        folder = None
+    else:
+        gone = f", {folder} is not there" if folder else ""
         raise InputError(
-            f"{row.name}, seed {seed.record.seed}: no model of it is kept (record {seed.record.record_id})"
-            f"{f', {folder} is not there' if folder else ''}; expected a student that a sweep or a comparison trained, or "
-            "another --seed"
+            f"{row.name}, seed {record.seed}: no model of it is kept (record {record.record_id}){gone}; expected a student "
+            "that a sweep or a comparison trained, or another --seed"
         )
-    EncoderSpec(str(folder.absolute())).folder()  # refuses one without weights
-    return Chosen(board, row, seed, folder, run, training)
+    return Chosen(board, row, seed, folder, owners[record.run, record.record_id], Trainings(records).of(record))
 
 
 def _named(board: Leaderboard, name: str) -> tuple[Row, SeedScores | None]:
     """A row by its name, alone or with its code ("HPD d=128, int8"), or by a record's id or anchor, which say the seed."""
-    plain = name.removeprefix("#")
     for row in board.rows:
         for seed in row.seeds:
-            if plain in (seed.record.record_id, seed.anchor):
+            if name.removeprefix("#") in (seed.record.record_id, seed.anchor):
                 return row, seed
     rows = [row for row in board.rows if name in (row.name, f"{row.name}, {row.record.quantisation}")]
     if len(rows) == 1:
@@ -170,48 +170,53 @@ def _of_seed(row: Row, seed: SeedScores | None, number: int) -> SeedScores:
     return chosen
 
 
-def _write(chosen: Chosen, folder: Path, output: OutputFolder, *, onnx: bool) -> None:
-    record = chosen.seed.record
+def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
+    """Write the model with its code, its graph, its records and its card."""
+    record, name, warning = chosen.seed.record, chosen.row.name, below_overlap(chosen.row)
     if chosen.model is None:
-        build_model(record, chosen.row.name, chosen.run, folder)
+        _build_model(record, name, chosen.run, folder)
     else:
-        _copy_model(chosen.model, folder)
-        if is_nested(record):
-            _cut(folder, record.dim)
-        if record.quantisation != "float32":
-            _copy_quantiser(chosen.model, chosen.row.name, record, folder)
-    onnx_input = write_onnx(folder, chosen.row.name) if onnx else None
-    write_json(folder / RECORDS, _records(chosen))
-    code = Code(load_code(record, ".", ".", cut=False), plain_codes(record), run_code(onnx_input) if onnx_input else "")
-    code = code._replace(base_model=hub_base(chosen.run, record))
+        _copy_model(chosen.model, name, record, folder)
+    onnx_input = write_onnx(folder, name) if onnx else None
+    seeds = {
+        "name": name,
+        "record_id": record.record_id,
+        "seed": record.seed,
+        "scores_are": ON_DEMONSTRATION if record.demonstration else f"on {record.corpus}",
+        "not_recommended": warning,
+        "records": [json.loads(seed.record.model_dump_json()) for seed in chosen.row.seeds],
+    }
+    write_json(folder / RECORDS, seeds)
+    code = Code(
+        load_code(record, ".", ".", cut=False),
+        plain_codes(record),
+        run_code(onnx_input) if onnx_input else "",
+        base_model=hub_base(chosen.run, record),
+    )
     card = compute_card(chosen.board, chosen.row, chosen.seed, chosen.training, code)
     (folder / CARD).write_text(render_card(card), encoding="utf-8")
-    output.write_manifest(folder, record_id=record.record_id)
 
 
-def _copy_model(source: Path, folder: Path) -> None:
-    """Everything but its card and its quantisers."""
+def _copy_model(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:
+    """Copy a kept model without its card, and of its codes the row's alone; a nested one is cut to the row's width."""
 
     def left_out(place: str, names: list[str]) -> set[str]:
-        if Path(place) != source:
+        if Path(place) != model:
             return set()
-        return {
-            n for n in names if n == CARD or n.startswith(("quantisation-", ".")) or _is_quantisers(source / n)
-        }  # what begins with a dot is half a file of a killed writer
+        # What begins with a dot is half a file of a killed writer; dN has the codes of a nested student's width N.
+        return {n for n in names if n == CARD or n.startswith(("quantisation-", ".")) or re.fullmatch(r"d[0-9]+", n)}
 
     # The content alone: safetensors writes files that only their owner may read.
-    shutil.copytree(source, folder, ignore=left_out, copy_function=shutil.copyfile, dirs_exist_ok=True)
-
-
-def _is_quantisers(path: Path) -> bool:
-    return bool(_WIDTH.fullmatch(path.name)) and path.is_dir()
-
-
-def _copy_quantiser(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:
-    width_folder = model / f"d{record.dim}"  # a student of several widths has a quantiser for each
-    place = width_folder if width_folder.is_dir() else model
+    shutil.copytree(model, folder, ignore=left_out, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    if is_nested(record):  # sentence-transformers reads from its configuration how many numbers the model gives
+        path = folder / CONFIG
+        saved_config: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        write_json(path, {**saved_config, "truncate_dim": record.dim})
+    if record.quantisation == "float32":
+        return
+    width_folder = model / f"d{record.dim}"
     for suffix in ("json", "faiss"):
-        file = place / f"quantisation-{record.quantisation}.{suffix}"
+        file = (width_folder if width_folder.is_dir() else model) / f"quantisation-{record.quantisation}.{suffix}"
         if not file.is_file():
             raise InputError(
                 f"{file}: the {record.quantisation} quantiser of {name} is not there; export its float32 row, or "
@@ -220,20 +225,51 @@ def _copy_quantiser(model: Path, name: str, record: ScoreRecord, folder: Path) -
         shutil.copyfile(file, folder / file.name)
 
 
-def _cut(folder: Path, width: int) -> None:
-    """Make `width` numbers what the model gives: sentence-transformers reads `truncate_dim` from its configuration."""
-    path = folder / CONFIG
-    saved_config: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    write_json(path, {**saved_config, "truncate_dim": width})
+def _build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None:
+    """Make the encoder of a row that no model is kept of, and its code, calibrated on the rows that the scored one was."""
+    from distilbench.codes import FAISS_PEER
+    from distilbench.data.calibration import calibration_rows
+    from distilbench.evaluation.faiss_codes import Code as FaissCode
+    from distilbench.methods.parts.heads import export_with_head
+    from distilbench.trials.rung_training import build_method
+    from distilbench.trials.scoring import TEACHER, calibrated_on
+
+    prepared = _prepared(record, name, run)
+    try:
+        if record.method in (TEACHER, FAISS_PEER):
+            embed: Embed = prepared.vectors.take
+            export_with_head(prepared.teacher, [], folder, unit_norm=False)
+        else:
+            method = build_method(record.method, record.hyperparameters, prepared, record.seed, "cpu")
+            embed = method.embed
+            method.export(folder)
+        if record.quantisation != "float32":
+            rows = calibration_rows(prepared.train, calibrated_on(record.hyperparameters, record.method))
+            FaissCode.calibrate(record.quantisation, embed(rows)[:, : record.dim]).save(folder)
+    except FileNotFoundError as error:
+        raise _gone(name, run, f"{error.filename} is not there any more") from None
 
 
-def _records(chosen: Chosen) -> dict[str, Any]:
-    """The records of all seeds, and which of them this is."""
-    return {
-        "name": chosen.row.name,
-        "record_id": chosen.seed.record.record_id,
-        "seed": chosen.seed.record.seed,
-        "scores_are": ON_DEMONSTRATION if chosen.seed.record.demonstration else f"on {chosen.seed.record.corpus}",
-        "not_recommended": below_overlap(chosen.row),
-        "records": [json.loads(seed.record.model_dump_json()) for seed in chosen.row.seeds],
-    }
+def _prepared(record: ScoreRecord, name: str, run: Path) -> Prepared:
+    """What the run was prepared from, if it is as it was."""
+    from distilbench.prepare.prepared import load_prepared
+
+    place = run / "prepared"
+    try:
+        prepared = load_prepared(place)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise _gone(name, run, f"{place} cannot be read ({type(error).__name__}: {error})") from None
+    if prepared.teacher.title != record.teacher or prepared.vectors.width < record.dim:
+        actual = f"{place} is of the teacher {prepared.teacher.title} with {prepared.vectors.width} dimensions"
+        raise _gone(name, run, f"{actual}, expected {record.teacher} with at least {record.dim}")
+    recorded = (bound_config(run) or {}).get("teacher_fingerprint")
+    if recorded is not None and recorded != fingerprint(prepared.teacher.identity()):
+        raise _gone(name, run, f"the files of the teacher {prepared.teacher.name} have changed since it was scored")
+    return prepared
+
+
+def _gone(name: str, run: Path, what: str) -> InputError:
+    return InputError(
+        f"{name}: no model of it is kept, and what it is made from is not as it was: {what}; repeat the command of the run "
+        f"{run.name}, or export a student whose model is kept"
+    )

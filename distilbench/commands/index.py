@@ -22,7 +22,7 @@ from distilbench.data.documents import IDS, documents_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.evaluation.faiss_codes import read_card, saved_code
-from distilbench.evaluation.indexes import LINKS, MORE, IndexSpec, document_index
+from distilbench.evaluation.indexes import LINKS, MORE, document_index
 from distilbench.prepare.document_codes import ChosenCode, code_documents, find_codes
 from distilbench.reporting.loading import literal
 from distilbench.settings.commands import IndexSettings
@@ -72,23 +72,47 @@ def index(settings: IndexSettings, console: Console) -> Indexed:
         settings.remote.check()
     store = settings.artifacts
     documents = documents_artifact(settings.documents, settings.id_column, settings.text_column, store)
-    spec = _resolved(settings, len(documents.texts))
+    try:
+        spec = settings.spec.resolved(len(documents.texts))
+    except ValueError as error:
+        raise InputError(f"--index {settings.index}: {error}") from None
     stored = find_codes(documents, student, code, store)
     if stored is None:
         with ray_cluster(settings.address, settings.cpus, settings.dashboard):
             stored = code_documents(documents, student, code, store, size=settings.pool)
     console.print(f"Index: {settings.index} of {len(documents.texts):,} documents in {code.kind}", markup=False)
-    sample = stored.sample(spec.training_rows(stored.rows))
-    built = document_index(spec, code.width, stored.rows, sample, faiss_code)
+    built = document_index(spec, code.width, stored.rows, stored.sample(spec.training_rows(stored.rows)), faiss_code)
     for block in stored.blocks():
         built.add_codes(block)
-    search = search_code(str(student.folder() or student.name), again=built.rescored)
+    source = str(student.folder() or student.name)
+    search = search_code(source, again=built.rescored)
     try:
         with output.written() as folder:
             faiss.write_index(built.held, str(folder / INDEX))
             (folder / IDS).write_bytes(documents.ids.read_bytes())
-            facts = _facts(folder, settings, student, code, built.spec, stored.rows)
-            facts["code_bytes"] = built.code.bytes_per_vector if built.code else 4 * code.width
+            size = (folder / INDEX).stat().st_size
+            facts: dict[str, Any] = {
+                "student": {"name": source, "source": student.identity()["source"]},
+                "code": code.kind,
+                "code_bytes": built.code.bytes_per_vector if built.code else 4 * code.width,
+                "dimensions": code.width,
+                "index": {
+                    "kind": built.spec.kind,
+                    "nlist": built.spec.lists[0] if built.spec.lists else None,
+                    "nprobe": built.spec.lists[1] if built.spec.lists else None,
+                    "links": LINKS if built.spec.kind == "hnsw" else None,
+                    "bytes": size,
+                    "bytes_per_vector": round(size / stored.rows, 2),
+                },
+                "documents": {
+                    "file": settings.documents.name,
+                    "sha256": file_sha256(settings.documents),
+                    "count": stored.rows,
+                    "ids_bytes": (folder / IDS).stat().st_size,
+                },
+                "commit": commit(),
+                "versions": provenance().versions,
+            }
             (folder / README).write_text(_readme(facts, search), encoding="utf-8")
             manifest = output.write_manifest(folder, **facts)
     except RuntimeError as error:  # FAISS's own, which says what it could not write
@@ -103,9 +127,7 @@ def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCod
         InputError: there is no such code with the student, or several are and none is named.
     """
     folder, width = student.folder(), student.width()
-    cards = (
-        [] if folder is None else sorted([*folder.glob("quantisation-*.json"), *folder.glob("d*/quantisation-*.json")])
-    )
+    cards = [*folder.glob("quantisation-*.json"), *folder.glob("d*/quantisation-*.json")] if folder else []
     saved = sorted({str(card.get("kind")) for path in cards if (card := read_card(path)).get("width") == width})
     told = f"it has {', '.join(saved) or 'none'} of {width} dimensions, and float32"
     if kind is None and len(saved) > 1:
@@ -118,13 +140,6 @@ def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCod
     if place is None:
         raise InputError(f"--code {kind}: not saved with --student {named}; {told}")
     return ChosenCode(kind, place.absolute(), width)
-
-
-def _resolved(settings: IndexSettings, documents: int) -> IndexSpec:
-    try:
-        return settings.spec.resolved(documents)
-    except ValueError as error:
-        raise InputError(f"--index {settings.index}: {error}") from None
 
 
 def search_code(student: str, *, again: bool) -> str:
@@ -150,50 +165,18 @@ def search_code(student: str, *, again: bool) -> str:
     return "\n".join([*lines, "print([ids[i] for i in best[:10]])"])
 
 
-def _facts(
-    folder: Path, settings: IndexSettings, student: EncoderSpec, code: ChosenCode, spec: IndexSpec, rows: int
-) -> dict[str, Any]:
-    """The facts of the index in `folder`, for its manifest."""
-    size = (folder / INDEX).stat().st_size
-    return {
-        "student": {"name": str(student.folder() or student.name), "source": student.identity()["source"]},
-        "code": code.kind,
-        "dimensions": code.width,
-        "index": {
-            "kind": spec.kind,
-            "nlist": spec.lists[0] if spec.lists else None,
-            "nprobe": spec.lists[1] if spec.lists else None,
-            "links": LINKS if spec.kind == "hnsw" else None,
-            "bytes": size,
-            "bytes_per_vector": round(size / rows, 2),
-        },
-        "documents": {
-            "file": settings.documents.name,
-            "sha256": file_sha256(settings.documents),
-            "count": rows,
-            "ids_bytes": (folder / IDS).stat().st_size,
-        },
-        "commit": commit(),
-        "versions": provenance().versions,
-    }
+def _readme(facts: dict[str, Any], search: str) -> str:
+    index, documents = facts["index"], facts["documents"]
+    return f"""# {documents["count"]:,} documents in a FAISS index
 
+* Code: {facts["code"]}, {facts["code_bytes"]:,} bytes for {facts["dimensions"]} dimensions.
+* Index: {index["kind"]}, {index["bytes"]:,} bytes, {index["bytes_per_vector"]:,} per vector.
+* Ids: `{IDS}` has a line for each document, in the order of the index.
+* `{MANIFEST}` says what it was made from.
 
-def _readme(manifest: dict[str, Any], search: str) -> str:
-    index, documents = manifest["index"], manifest["documents"]
-    return "\n".join(
-        [
-            f"# {documents['count']:,} documents in a FAISS index",
-            "",
-            f"* Code: {manifest['code']}, {manifest['code_bytes']:,} bytes for {manifest['dimensions']} dimensions.",
-            f"* Index: {index['kind']}, {index['bytes']:,} bytes, {index['bytes_per_vector']:,} per vector.",
-            f"* Ids: `{IDS}` has a line for each document, in the order of the index.",
-            f"* `{MANIFEST}` says what it was made from.",
-            "",
-            "To search it, in this folder, with faiss and sentence-transformers:",
-            "",
-            "```python",
-            search,
-            "```",
-            "",
-        ]
-    )
+To search it, in this folder, with faiss and sentence-transformers:
+
+```python
+{search}
+```
+"""

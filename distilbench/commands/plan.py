@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from distilbench.errors import InputError
+from distilbench.progress.console import duration
 from distilbench.records import TrialRecord, read_records
 from distilbench.settings.commands import PlanSettings
 from distilbench.stage_times import StageTiming, read_timings
@@ -38,22 +39,22 @@ def plan(settings: PlanSettings, run: Path, console: Console) -> dict[str, Any]:
         InputError: the run has no times of a finished search.
     """
     methods = [run] if (run / "trials.jsonl").exists() else sorted(p.parent for p in run.glob("*/trials.jsonl"))
-    searched = [timing for folder in methods for timing in read_timings(folder) if timing.stage == "search"]
-    if not searched:
+    if not any(timing.stage == "search" for folder in methods for timing in read_timings(folder)):
         raise InputError(f"--from {run}: no times of a finished search in it; expected runs/NAME of a finished sweep")
-    stages = _shared(settings, run, ("start", "prepare"))
+    stages = []
+    for name, timing in _stages(run, ("start", "prepare")):
+        sentences = settings.sentences if name == "prepare" and timing.count else None
+        planned_s = timing.seconds * sentences / timing.count if sentences else timing.seconds
+        stages.append(Stage(name, timing.seconds, planned_s))
     for folder in methods:
-        name = f" ({folder.name})" if len(methods) > 1 else ""
-        stages += [stage._replace(name=stage.name + name) for stage in _of_method(settings, folder, len(methods))]
-    stages += _shared(settings, run, ("report",))
+        stages += _of_method(settings, folder, len(methods))
+    stages += [Stage(name, timing.seconds, timing.seconds) for name, timing in _stages(run, ("report",))]
     total_s = math.fsum(stage.planned_s for stage in stages)
-    dollars = None if settings.price is None else settings.price * total_s / 3600
     table = Table("stage", "took", "planned")
-    for stage in stages:
-        table.add_row(stage.name, shown(stage.took_s), shown(stage.planned_s))
-    table.add_section()
-    table.add_row("all", shown(math.fsum(stage.took_s for stage in stages)), shown(total_s))
+    for stage in (*stages, Stage("all", math.fsum(stage.took_s for stage in stages), total_s)):
+        table.add_row(stage.name, duration(stage.took_s), duration(stage.planned_s))
     console.print(table)
+    dollars = None if settings.price is None else settings.price * total_s / 3600
     if dollars is not None:
         console.print(f"${dollars:,.2f} at ${settings.price:g} an hour", markup=False, highlight=False)
     longest = max(stages, key=lambda stage: stage.planned_s)
@@ -62,55 +63,34 @@ def plan(settings: PlanSettings, run: Path, console: Console) -> dict[str, Any]:
     return {"stages": [stage._asdict() for stage in stages], "seconds": total_s, "dollars": dollars}
 
 
-def shown(seconds: float) -> str:
-    """A time for the reader: "12 s", "3.4 min", "5.6 h"."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 5970 else f"{seconds / 3600:,.1f} h"
-
-
-def _shared(settings: PlanSettings, run: Path, names: Sequence[str]) -> list[Stage]:
-    """Those of these stages, which all methods of a run have in common, that the run has."""
-    timings, stages = read_timings(run), []
-    for name in (name for name in names if any(t.stage == name for t in timings)):
-        factor, timing = 1.0, _total(timings, name)
-        if name == "prepare" and settings.sentences is not None and timing.count:
-            factor = settings.sentences / timing.count
-        stages.append(Stage(name, timing.seconds, timing.seconds * factor))
-    return stages
-
-
-def _of_method(settings: PlanSettings, folder: Path, methods: int) -> list[Stage]:
+def _of_method(settings: PlanSettings, folder: Path, methods: int) -> Iterator[Stage]:
     """The stages of one method's run; all methods share `--trials`."""
-    timings, config = read_timings(folder), bound_config(folder) or {}
+    config = bound_config(folder) or {}
     records = [r for r in read_records(folder / "trials.jsonl") if isinstance(r, TrialRecord)]
     steps = settings.steps / int(config["budget.steps"]) if settings.steps is not None else 1.0
     trials = settings.trials / methods / max(1, len(records)) if settings.trials is not None else 1.0
-    longest_s = max(map(_training_s, records), default=0.0)
-    stages = []
-    for name in ("references", "costs", "search", "confirm", "score"):
-        if not any(t.stage == name for t in timings):
-            continue
-        timing = _total(timings, name)
+    longest_s = max((sum(rung.metrics.get("rung_seconds") or 0.0 for rung in r.rungs) for r in records), default=0.0)
+    for name, timing in _stages(folder, ("references", "costs", "search", "confirm", "score")):
         planned_s = timing.seconds
         if name in AT_ONCE:
             busy = min(timing.workers, max(1, timing.count))
             work_s = timing.seconds * busy * steps * (trials if name == "search" else 1.0)
             planned_s = max(work_s / (settings.workers or busy), longest_s * steps)
-        stages.append(Stage(name, timing.seconds, planned_s))
-    return stages
+        yield Stage(f"{name} ({folder.name})" if methods > 1 else name, timing.seconds, planned_s)
 
 
-def _total(timings: Sequence[StageTiming], stage: str) -> StageTiming:
-    """The time of a stage, summed over all drivers of a run."""
-    parts = [timing for timing in timings if timing.stage == stage]
-    return StageTiming(
-        stage=stage,
-        seconds=math.fsum(part.seconds for part in parts),
-        count=max(part.count for part in parts) if stage == "prepare" else sum(part.count for part in parts),
-        workers=max(part.workers for part in parts),
-    )
-
-
-def _training_s(record: TrialRecord) -> float:
-    return math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs)
+def _stages(run: Path, names: Sequence[str]) -> Iterator[tuple[str, StageTiming]]:
+    """Those of these stages that the run has, each with its time summed over all drivers."""
+    timings = read_timings(run)
+    for name in names:
+        if parts := [timing for timing in timings if timing.stage == name]:
+            counts = [part.count for part in parts]
+            yield (
+                name,
+                StageTiming(
+                    stage=name,
+                    seconds=math.fsum(part.seconds for part in parts),
+                    count=max(counts) if name == "prepare" else sum(counts),
+                    workers=max(part.workers for part in parts),
+                ),
+            )

@@ -28,8 +28,6 @@ from distilbench.trials.budget import Budget
 if TYPE_CHECKING:
     import pandas as pd
 
-PLACE = ("rung", "step", "metric")
-
 NOT_COMPARED = frozenset({"rung_seconds", PEAK, GPU_PEAK, "latency_ms", "single_ms", "model_bytes", "micro_batches"})
 """Metrics that depend on the machine at that moment (times, memory), or were measured beforehand."""
 
@@ -42,11 +40,6 @@ class Reproduced(NamedTuple):
     reason: str
     """Why it failed this time; "" where it did not."""
 
-    @property
-    def expected(self) -> str:
-        """Why it is recorded to have failed; a stopped trial did not fail."""
-        return self.record.reason if self.record.state == "FAIL" else ""
-
     def differences(self) -> pd.DataFrame:
         """A row for every dev metric of every rung that either has: `recorded`, `again` (NaN: absent), `difference`.
 
@@ -54,38 +47,42 @@ class Reproduced(NamedTuple):
         """
         import pandas as pd
 
-        columns = {name: _metrics(rungs) for name, rungs in (("recorded", self.record.rungs), ("again", self.rungs))}
-        places = pd.MultiIndex.from_tuples(dict.fromkeys(p for c in columns.values() for p in c), names=PLACE)
-        frame = pd.DataFrame({name: pd.Series(c, places, float) for name, c in columns.items()})
+        recorded, again = _metrics(self.record.rungs), _metrics(self.rungs)
+        places = pd.MultiIndex.from_tuples(dict.fromkeys([*recorded, *again]), names=("rung", "step", "metric"))
+        columns = {"recorded": recorded, "again": again}
+        frame = pd.DataFrame({name: pd.Series(column, places, float) for name, column in columns.items()})
         absent = frame["recorded"].isna() & frame["again"].isna()
         frame["difference"] = (frame["again"] - frame["recorded"]).fillna(math.inf).mask(absent, 0.0)
         return frame.sort_index(level=["rung", "step"], sort_remaining=False, kind="stable")
 
-    def same(self, tolerance: float) -> bool:
-        """Whether it went as far, failed alike or not at all, and no metric differs by more than `tolerance`."""
-        as_far = [(r.rung, r.step) for r in self.rungs] == [(r.rung, r.step) for r in self.record.rungs]
-        close = bool((self.differences()["difference"].abs() <= tolerance).all())
-        return as_far and self.reason == self.expected and close
+    def show(self, tolerance: float, console: Console) -> bool:
+        """Print a table of the metrics, and return whether they are the same.
 
-    def show(self, tolerance: float, console: Console) -> None:
-        """A table of the metrics, and whether they are the same."""
+        They are if it went as far, failed alike or not at all, and no metric differs by more than `tolerance`.
+        """
         record, frame = self.record, self.differences()
-        amounts = frame["difference"].abs()
+        beyond = frame["difference"].abs() > tolerance
         kind = "confirmation of trial" if record.confirms else "trial"
         where = f"{record.method} d={record.dim}, seed {record.seed}, {record.state}"
         console.print(f"{record.run}: {kind} {record.number}, {where}", markup=False)
         if len(frame):
-            table = frame.reset_index().assign(beyond=(amounts > tolerance).map({True: "!", False: ""}).to_numpy())
+            table = frame.reset_index().assign(beyond=beyond.map({True: "!", False: ""}).to_numpy())
             console.print(table.to_string(index=False, na_rep="-", float_format="{:.6g}".format), markup=False)
-        if self.reason or self.expected:
-            console.print(f"recorded failure: {self.expected or 'none'}", markup=False)
+        recorded_reason = record.reason if record.state == "FAIL" else ""  # a stopped trial did not fail
+        if self.reason or recorded_reason:
+            console.print(f"recorded failure: {recorded_reason or 'none'}", markup=False)
             console.print(f"failure again:    {self.reason or 'none'}", markup=False)
-        if self.same(tolerance):
-            line = f"reproduced: no difference above {tolerance:g} (the largest: {amounts.max():.3g})"
+        alike = self.reason == recorded_reason
+        as_far = [(r.rung, r.step) for r in self.rungs] == [(r.rung, r.step) for r in record.rungs]
+        same = as_far and alike and not beyond.any()
+        if same:
+            largest = frame["difference"].abs().max()
+            line = f"reproduced: no difference above {tolerance:g} (the largest: {largest:.3g})"
         else:
-            line = f"not reproduced: {(amounts > tolerance).sum()} of {len(frame)} values differ by more than {tolerance:g}"
-            line += "" if self.reason == self.expected else "; it did not fail alike"
+            line = f"not reproduced: {beyond.sum()} of {len(frame)} values differ by more than {tolerance:g}"
+            line += "" if alike else "; it did not fail alike"
         console.print(line, markup=False)
+        return same
 
 
 def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int = 1) -> Reproduced:
@@ -94,8 +91,7 @@ def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int =
     Raises:
         InputError: no such run, trial or seed; or what it was trained on is gone.
     """
-    config = _config(run)
-    record = _record(run, number, seed)
+    budget, record = _budget(run), _record(run, number, seed)
     prepared = run.resolve() / "prepared"
     _check_prepared(prepared / "prepared.json")
     import torch
@@ -108,7 +104,7 @@ def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int =
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory(prefix="distilbench-") as name:
         folder = Path(name)
-        trained = (record.method, record.params, record.seed, _budget(config))
+        trained = (record.method, record.params, record.seed, budget)
         spec = TrainingSpec(*trained, prepared=prepared, folder=folder, log=folder / "hang.txt")
         try:
             training = RungTraining(spec, default_device())
@@ -119,6 +115,23 @@ def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int =
         except StorageGone as error:
             raise InputError(f"{prepared}: what the trial was trained on cannot be read: {error}") from None
         return Reproduced(record, tuple(training.rungs), training.failed)
+
+
+def _budget(run: Path) -> Budget:
+    """The budget of a training of the run, with the rungs at which it is judged."""
+    if not run.is_dir():
+        raise InputError(f"{run}: no such folder; expected that of a run, such as runs/NAME")
+    config: dict[str, Any] = bound_config(run) or {}
+    if "corpus_fingerprint" not in config:
+        inner = [folder.name for folder in run_folders([run]) if folder != run]
+        hint = f"expected one of the runs in it: {', '.join(inner)}" if inner else "expected the folder of a run"
+        raise InputError(f"{run}: no run's config.json in it; {hint}")
+    if "rows" in config:
+        from distilbench.commands.compare import comparison_budget
+
+        return comparison_budget(config["steps"])
+    fields = {key.removeprefix("budget."): value for key, value in config.items() if key.startswith("budget.")}
+    return Budget.model_validate({**fields, "trials": config["trials"]})
 
 
 def _record(run: Path, number: int, seed: int | None) -> TrialRecord:
@@ -134,27 +147,6 @@ def _record(run: Path, number: int, seed: int | None) -> TrialRecord:
             return r
     seeds = ", ".join(map(str, sorted({r.seed for r in of_number})))
     raise InputError(f"{run}: no record of trial {number} with seed {seed}; it was trained with seed {seeds}")
-
-
-def _config(run: Path) -> dict[str, Any]:
-    if not run.is_dir():
-        raise InputError(f"{run}: no such folder; expected that of a run, such as runs/NAME")
-    config = bound_config(run)
-    if config is None or "corpus_fingerprint" not in config:
-        inner = [folder.name for folder in run_folders([run]) if folder != run]
-        hint = f"expected one of the runs in it: {', '.join(inner)}" if inner else "expected the folder of a run"
-        raise InputError(f"{run}: no run's config.json in it; {hint}")
-    return config
-
-
-def _budget(config: dict[str, Any]) -> Budget:
-    """The budget of a training of the run, with the rungs at which it is judged."""
-    if "rows" in config:
-        from distilbench.commands.compare import comparison_budget
-
-        return comparison_budget(config["steps"])
-    fields = {key.removeprefix("budget."): value for key, value in config.items() if key.startswith("budget.")}
-    return Budget.model_validate({**fields, "trials": config["trials"]})
 
 
 def _check_prepared(file: Path) -> None:

@@ -6,9 +6,9 @@ import json
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 from rich.console import Console, RenderableType
@@ -104,12 +104,13 @@ class RunStatus(NamedTuple):
             return f"done {ago}"
         if progress.stage == INTERRUPTED and not self.at_work:
             return f"interrupted {ago}; the same command goes on"
-        stage, process = f"stage {stage_line(progress)}", f"process {progress.pid}"
-        if self.at_work is None:
-            return f"{stage}; its driver is on {progress.host} ({process}), last heard of {ago}"
-        if self.at_work:
-            return f"{stage}; its driver is at work ({process}), last heard of {ago}"
-        return f"stopped in {stage}: its driver ({process}) is gone, last heard of {ago}"
+        stage, process = stage_line(progress), f"process {progress.pid}"
+        match self.at_work:
+            case None:
+                return f"stage {stage}; its driver is on {progress.host} ({process}), last heard of {ago}"
+            case True:
+                return f"stage {stage}; its driver is at work ({process}), last heard of {ago}"
+        return f"stopped in stage {stage}: its driver ({process}) is gone, last heard of {ago}"
 
 
 def run_statuses(folder: Path) -> list[RunStatus]:
@@ -121,22 +122,20 @@ def run_statuses(folder: Path) -> list[RunStatus]:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected that of a run, such as runs/NAME")
     folders = [folder, *sorted(p for p in folder.iterdir() if p.is_dir())]
-    statuses = [_status(run, config) for run in folders if (config := _config(run)) is not None]
+    statuses = [status for run in folders if (status := _status(run)) is not None]
     if not statuses:
         raise InputError(f"{folder}: no run's config.json in it or in its subfolders; expected such as runs/NAME")
     return statuses
 
 
-def _config(folder: Path) -> dict[str, Any] | None:
-    """The settings of the run in `folder`; None where there is none, a model's config.json included."""
+def _status(folder: Path) -> RunStatus | None:
+    """The status of the run in `folder`; None where there is none, such as where config.json is a model's."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return config if isinstance(config, dict) and "corpus_fingerprint" in config else None
-
-
-def _status(folder: Path, config: dict[str, Any]) -> RunStatus:
+    if not isinstance(config, dict) or "corpus_fingerprint" not in config:
+        return None
     progress, scores = _progress(folder / PROGRESS), latest_scores(folder)
     files = (folder / "trials.jsonl", folder / "confirmations.jsonl")
     records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord)]
@@ -164,21 +163,7 @@ def _progress(path: Path) -> Progress | None:
 
 
 def print_status(statuses: Iterable[RunStatus], console: Console) -> None:
-    """Each run's lines, an empty one between two runs."""
+    """Print each run's lines, with an empty one between two runs."""
     for number, status in enumerate(statuses):
-        if number:
-            console.print()
-        for line in status.lines():
+        for line in (*([""] if number else []), *status.lines()):
             console.print(line)
-
-
-def watch_status(folder: Callable[[], Path], console: Console, every_s: float) -> None:
-    """Print the status of the runs in `folder()` anew every `every_s` seconds, until all are done."""
-    while True:
-        statuses = run_statuses(folder())
-        if console.is_terminal:
-            console.clear()
-        print_status(statuses, console)
-        if all(s.done for s in statuses):
-            return
-        time.sleep(every_s)

@@ -137,7 +137,7 @@ class IndexSettings(GrowingClusterSettings):
 
         if self.index.split(":")[0] not in ("flat", "ivf", "hnsw"):
             raise InputError(
-                f"--index {self.index}: expected flat, ivf, ivf:NLIST:NPROBE or hnsw; what is stored is chosen by --code"
+                f"--index {self.index}: expected flat, ivf, hnsw (or ivf:NLIST:NPROBE); what is stored is chosen by --code"
             )
         return parse_index(self.index, "--index")
 
