@@ -66,7 +66,12 @@ class Evaluation:
     """The rows of one evaluation, `scores.jsonl` in its folder. A row that is there is not scored again."""
 
     def __init__(
-        self, settings: EvaluateSettings, models: Sequence[EncoderSpec], data: EvaluationData, run: Path, console: Console
+        self,
+        settings: EvaluateSettings,
+        models: Sequence[EncoderSpec],
+        data: EvaluationData,
+        run: Path,
+        console: Console,
     ) -> None:
         self.settings, self.models, self.data, self.run, self.console = settings, models, data, run, console
         self.store = ArtifactStore(settings.store)
