@@ -141,7 +141,8 @@ class Run:
         """
         import plotly.graph_objects as go
 
-        from distilbench.reporting.plots import board_plots, search_plots
+        from distilbench.reporting.board_figures import board_plots
+        from distilbench.reporting.search_figures import search_plots
 
         records = self._records()
         plots = board_plots(leaderboard(records))

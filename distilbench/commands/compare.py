@@ -38,7 +38,7 @@ from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.console import CountedLines
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.terminal_summary import terminal_summary
+from distilbench.reporting.exports import terminal_summary
 from distilbench.search.space_files import NATIVE, check_value, first_error, read_yaml
 from distilbench.settings.commands import CompareSettings
 from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER

@@ -49,7 +49,7 @@ from distilbench.records import (
     append_records,
     read_records,
 )
-from distilbench.reporting.student_labels import by_source, told_apart
+from distilbench.reporting.names import name_by_source, source_ends
 from distilbench.settings.commands import EvaluateSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import claim_folder, fingerprint
@@ -129,7 +129,7 @@ class Evaluation:
     def called(self, record: ScoreRecord) -> str:
         """The record's name, which tells it from those of every model of the evaluation."""
         sources = {spec.name for spec in self.models} | {known.source for known in self.known.values()}
-        return by_source(record, told_apart(sources))
+        return name_by_source(record, source_ends(sources))
 
     def _codes(self, spec: EncoderSpec, vectors: Vectors) -> Codes:
         """The codes that were saved with a student; for any other encoder, and width, calibrated on training text."""

@@ -24,10 +24,10 @@ from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
 from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.choice import ServingBudget
-from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
-from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
+from distilbench.reporting.model_card import CARD, Code, hub_base, model_card
 from distilbench.reporting.runs import read_runs
+from distilbench.reporting.serving import below_overlap
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import bound_config, fingerprint, write_json
 
@@ -193,8 +193,8 @@ def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
         run_code(onnx_input) if onnx_input else "",
         base_model=hub_base(chosen.run, record),
     )
-    card = compute_card(chosen.board, chosen.row, chosen.seed, chosen.training, code)
-    (folder / CARD).write_text(render_card(card), encoding="utf-8")
+    card = model_card(chosen.board, chosen.row, chosen.seed, chosen.training, code)
+    (folder / CARD).write_text(card, encoding="utf-8")
 
 
 def _copy_model(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:

@@ -23,7 +23,7 @@ from distilbench.prepare.progress import progress
 from distilbench.progress.clock import Clock
 from distilbench.progress.tally import SweepPlan, Tally
 from distilbench.records import EncoderCost, TrialRecord, read_records
-from distilbench.reporting.live_page import LivePage
+from distilbench.reporting.page import LivePage
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
 from distilbench.search.front_patience import EXHAUSTED, Point, points_of_records
 from distilbench.search.objectives import directions

@@ -131,8 +131,8 @@ def publish(
     folders: Sequence[Path] = (),
 ) -> Path:
     """Write the leaderboard of the records of a run (of the runs in `folders`, where there are several), and model cards."""
+    from distilbench.reporting.model_card import write_student_cards
     from distilbench.reporting.page import write_report
-    from distilbench.reporting.student_cards import write_student_cards
 
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
     places = list(folders) or [run]

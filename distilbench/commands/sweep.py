@@ -18,9 +18,9 @@ from distilbench.methods import get_method
 from distilbench.methods.parts.requirements import requirements_of
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.clock import Clock
-from distilbench.reporting.live_page import LivePage
+from distilbench.reporting.exports import terminal_summary
+from distilbench.reporting.page import LivePage
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.terminal_summary import terminal_summary
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import StageTiming, keep, timed_stage
 

@@ -13,14 +13,13 @@ from typing import Any
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.board import DEV, TEST, Leaderboard, Row, SeedScores, leaderboard, teacher_row
-from distilbench.reporting.choice import ServingBudget, best_under, candidates, latency_of, scored
-from distilbench.reporting.code_overlap import LEAST_OVERLAP
+from distilbench.reporting.choice import ServingBudget, best_under, candidates, latency_of, recommendation, scored
 from distilbench.reporting.comparison import dev_comparison
+from distilbench.reporting.formats import fixed
 from distilbench.reporting.frame import board_frame
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
-from distilbench.reporting.recommendation import Recommendation, recommendation
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
-from distilbench.reporting.serving import serving_costs
+from distilbench.reporting.serving import LEAST_OVERLAP, serving_costs
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Best:
         ]
         return {
             "budget": self.budget._asdict(),
-            "summary": self._recommendation().text(),
+            "summary": self._summary(),
             "student": {**self._columns(self.row), "hyperparameters": record.hyperparameters, "seeds": seeds},
             "teacher": self.teacher and self._columns(self.teacher),
             "test_sets": list(board.sts_sets),
@@ -73,11 +72,11 @@ class Best:
         """Return the choice for the terminal: what the page says of it, its seeds, and how to load and export it."""
         model = self._model()
         can_be_made = can_be_built(self.row.record)
-        lines = [self._recommendation().text()]
+        lines = [self._summary()]
         lines += [f"Scores are {ON_DEMONSTRATION}."] if self.row.record.demonstration else []
         lines += ["", f"Seed  dev     test    record, model (chosen on dev, by {self.board.selection.title})"]
         for seed, folder in zip(self.row.seeds, self.folders, strict=True):
-            scores = f"{_two(self.board.seed_value(seed, DEV)):<8}{_two(seed.values[0].value):<8}"
+            scores = f"{fixed(self.board.seed_value(seed, DEV)):<8}{fixed(seed.values[0].value):<8}"
             none = "none is kept: `export` makes it" if can_be_made else "no model is kept"
             lines.append(f"{seed.record.seed:<6}{scores}{seed.record.record_id}")
             lines.append(f"{'':<22}{none if folder is None else folder}")
@@ -96,8 +95,8 @@ class Best:
         limits += [] if dim is None else ["--dim", str(dim)]
         return shlex.join(["distilbench", "export", *map(str, self.runs), *limits, "--to", "DIR"])
 
-    def _recommendation(self) -> Recommendation:
-        return recommendation("", self.row, self.board, serving_costs(self.board))
+    def _summary(self) -> str:
+        return recommendation("", self.row, self.board, serving_costs(self.board)).text()
 
     def _columns(self, row: Row) -> dict[str, Any]:
         """The row's columns, called as in `Run.scores()`."""
@@ -132,11 +131,12 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
     selects = sorted({row.record.select for row in scored(board)})
     if len(selects) > 1:
         raise InputError(f"{named}: the runs were selected by {' and by '.join(selects)}; expected runs of one")
-    rows, lost = candidates(board), len(scored(board)) - len(candidates(board))
-    several = "row" if lost == 1 else "rows"
+    rows = candidates(board)
+    lost = len(scored(board)) - len(rows)
     without = (
-        f"{lost} {several} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their float32 vectors"
+        f"{lost} {'row' if lost == 1 else 'rows'} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours"
     )
+    without += " of their float32 vectors"
     if not rows:
         raise InputError(f"{named}: no row can be recommended: {without}")
     corpora = {row.record.compared_on: f"{row.record.corpus} of {row.record.run}" for row in reversed(rows)}
@@ -203,7 +203,3 @@ def _least(rows: Sequence[Row]) -> str:
         f"the smallest has {smallest.record.bytes_per_vector:,} bytes ({smallest.name}, "
         f"{smallest.record.quantisation}), the narrowest {narrowest.record.dim:,} dimensions ({narrowest.name}), {fastest}"
     )
-
-
-def _two(value: float | None) -> str:
-    return "none" if value is None else f"{value:.2f}"

@@ -23,7 +23,7 @@ from distilbench.reporting.columns import DEV as DEV
 from distilbench.reporting.columns import TEST as TEST
 from distilbench.reporting.columns import Column as Column
 from distilbench.reporting.columns import Value, columns_of, scores_of, value_of
-from distilbench.reporting.student_labels import by_source, start_label, start_labels, told_apart
+from distilbench.reporting.names import row_names
 from distilbench.selection import STS, Selection
 
 CONFIDENCE = 0.95
@@ -32,8 +32,9 @@ CONFIDENCE = 0.95
 class Cell(NamedTuple):
     """A score x 100, the mean over the `seeds` seeds that have it; None where there is none.
 
-    `retention` is its percentage of the teacher's own mean, `interval` as in the function of that name. `low` and `high` end
-    the 95 % bootstrap interval over the set's items, where there is one seed.
+    `retention` is its percentage of the teacher's own mean, `interval` as in the function of that name, `kept_interval` the
+    same in percent of the teacher's mean. `low` and `high` end the 95 % bootstrap interval over the set's items, where there
+    is one seed.
     """
 
     value: float | None
@@ -42,6 +43,7 @@ class Cell(NamedTuple):
     seeds: int = 0
     low: float | None = None
     high: float | None = None
+    kept_interval: float | None = None
 
 
 MISSING = Cell(None, None)
@@ -59,8 +61,8 @@ class Row(NamedTuple):
     """One encoder with all its seeds, lowest first. `values` is parallel to the leaderboard's columns.
 
     `record` is the first seed's: what identifies the encoder is the same in every seed's. `name` is what the row is
-    called: its name in the comparison file, or its label, with the start where rows of one label have several
-    (`reporting.student_labels`) and the trial where two rows of a run share one.
+    called: its name in the comparison file, or its label, with the start where rows of one label have several and the trial
+    where two rows of a run share one.
 
     `pareto`: no other row of the same corpus has a test score at least as high in as few bytes per vector, one of the two
     strictly better. `best_in_bytes`: the highest test score of the rows with as many bytes per vector (`competes`), whatever
@@ -157,7 +159,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     columns = columns_of(scored, selection)
     rows = [_row([seeds[seed] for seed in sorted(seeds)], columns) for seeds in encoders.values()]
     firsts = [row.record for row in rows]
-    names, means = _names(firsts), {id(row.record): row.values for row in rows}
+    names, means = row_names(firsts), {id(row.record): row.values for row in rows}
     pareto, best, chosen = set(_pareto(rows)), set(_best_in_bytes(rows)), _chosen(rows, records)
     rows = [
         _with_retention(row, means.get(id(teacher_of(row.record, firsts))))._replace(
@@ -186,8 +188,11 @@ def _row(seeds: Sequence[ScoreRecord], columns: Sequence[Column]) -> Row:
 def _with_retention(row: Row, teacher: Sequence[Cell] | None) -> Row:
     if teacher is None:
         return row
-    pairs = zip(row.values, teacher, strict=True)
-    return row._replace(values=tuple(own._replace(retention=percent(own.value, t.value)) for own, t in pairs))
+    cells = (
+        own._replace(retention=percent(own.value, whole.value), kept_interval=percent(own.interval, whole.value))
+        for own, whole in zip(row.values, teacher, strict=True)
+    )
+    return row._replace(values=tuple(cells))
 
 
 def mean_cell(values: Iterable[float | None]) -> Cell:
@@ -211,25 +216,39 @@ def interval(values: Sequence[float]) -> float | None:
 
 def notices(board: Leaderboard) -> tuple[str, ...]:
     """What a reader has to know before comparing two rows, one sentence or two each."""
-    rows, lines = board.rows, []
+    rows = board.rows
     if not rows:
         return ("There is no score record yet: nothing to rank.",)
-    lines += list(_seed_notices(board))
-    tested = [row for row in rows if row.test.value is not None]
-    if tested:
+    lines = [_seeds_notice(board)]
+    if any(row.test.value is not None for row in rows):
         students = any(row.record.role == "student" for row in rows)
         chosen = f"Students were selected by {board.selection.title} on dev. " if students else ""
         lines.append(f"{chosen}The test score is {board.columns[0].help}.")
-        if without := len(rows) - len(tested):
+        if without := sum(row.test.value is None for row in rows):
             lines.append(f"Without a test score, since a set is missing there: {without} of {len(rows)} rows.")
-    if orphans := sum(bool(row.record.teacher) and row.test.retention is None for row in tested):
-        lines.append(f"Without retention, since their teacher has no float32 row on the same corpus: {orphans} rows.")
     if len(board.corpora) > 1:
         lines.append(
             f"The rows come from {len(board.corpora)} different corpora. The Pareto front and the best in so many bytes "
             "are taken within each; do not compare rows across them."
         )
     return tuple(lines)
+
+
+def _seeds_notice(board: Leaderboard) -> str:
+    """Over how many seeds the rows are, and what their intervals mean."""
+    if all(row.record.role in ("teacher", "encoder") for row in board.rows):
+        return "Below a score stands its 95 % bootstrap interval over the items of its set."
+    if board.one_seed:
+        return "One seed: no interval. Each row is a single run, so small differences may be chance."
+    counts = sorted({len(row.seeds) for row in board.rows} - {1})
+    several = sum(len(row.seeds) > 1 for row in board.rows)
+    seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    others = " Small differences of the other rows, which have one seed, may be chance." * (several < len(board.rows))
+    return (
+        f"{several} of {len(board.rows)} rows are means over {seeds} seeds, ± half the width of the 95 % confidence interval "
+        "(Student's t over seeds). It covers the seed, not the choice of training or test sentences. Settings of a sweep "
+        f"were chosen on dev by the training of one seed, and then trained again with the others.{others}"
+    )
 
 
 def index_rows(board: Leaderboard) -> tuple[CostRow, ...]:
@@ -244,25 +263,6 @@ def index_rows(board: Leaderboard) -> tuple[CostRow, ...]:
             measured = {f: mean_cell([finite(float(getattr(cost, f))) for cost in costs]) for f in fields}
             lines.append(CostRow(row, costs[0], measured))
     return tuple(lines)
-
-
-def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
-    """What each record's row is called, by `id`."""
-    starts, ends = start_labels(records), told_apart(r.source for r in records)
-
-    def place(r: ScoreRecord) -> tuple[object, ...]:
-        return r.run, by_source(r, ends), r.quantisation, r.teacher, r.corpus_fingerprint, starts.get(start_label(r))
-
-    def named(r: ScoreRecord) -> str:
-        alike = shared[place(r)]
-        trial = f"trial {r.trial}" if r.trial is not None and len(alike) > 1 else ""
-        weights = f"weights {r.weights[:8]}" if len({other.weights for other in alike}) > 1 else ""
-        return ", ".join(filter(None, (by_source(r, ends), starts.get(start_label(r)), trial, weights)))
-
-    shared: dict[tuple[object, ...], list[ScoreRecord]] = {}
-    for record in records:
-        shared.setdefault(place(record), []).append(record)
-    return {id(r): named(r) for r in records}
 
 
 def competes(record: ScoreRecord) -> bool:
@@ -301,35 +301,6 @@ def _chosen(rows: Iterable[Row], records: Iterable[TrialRecord | ScoreRecord]) -
             if mean is not None:
                 groups.setdefault(rivals(r), []).append((-mean, r.trial, row.anchor))
     return {min(group)[2] for group in groups.values() if len(group) > 1}
-
-
-def _seed_notices(board: Leaderboard) -> Iterator[str]:
-    """Over how many seeds the rows are, and what their intervals mean."""
-    if all(row.record.role in ("teacher", "encoder") for row in board.rows):
-        yield "Below a score stands its 95 % bootstrap interval over the items of its set."
-        return
-    if board.one_seed:
-        yield "One seed: no interval. Each row is a single run, so small differences may be chance."
-        return
-    several = sum(len(row.seeds) > 1 for row in board.rows)
-    others = " Small differences of the other rows, which have one seed, may be chance." * (several < len(board.rows))
-    yield (
-        f"{several} of {len(board.rows)} rows are means over {_counts(board.rows)} seeds, ± half the width of the 95 % "
-        "confidence interval (Student's t over seeds). It covers the seed, not the choice of training or test sentences."
-        f"{others}"
-    )
-    if confirmed := [row for row in board.rows if row.confirmed]:
-        yield (
-            f"Students of a sweep are confirmed with {_counts(confirmed)} seeds: their settings were chosen on dev, by the "
-            "training in the search, and then trained again with the other seeds."
-        )
-    if partial := sum(0 < row.test.seeds < len(row.seeds) for row in board.rows):
-        yield f"Averaged over fewer seeds than the row has (n), since the others lack a set: {partial} rows."
-
-
-def _counts(rows: Iterable[Row]) -> str:
-    counts = sorted({len(row.seeds) for row in rows} - {1})
-    return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
 
 
 def _selection(records: Iterable[ScoreRecord]) -> Selection:

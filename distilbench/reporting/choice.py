@@ -1,4 +1,4 @@
-"""Which row to take: chosen on dev, whatever its test scores are.
+"""Which row to take, chosen on dev whatever its test scores are, and what page, terminal, card and `best` say of it.
 
 Every row takes part that can be used: students, baselines, and the teacher with its own codes.
 """
@@ -6,15 +6,15 @@ Every row takes part that can be used: students, baselines, and the teacher with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME, TrialRecord
-from distilbench.reporting.board import DEV, Leaderboard, Row, competes, teacher_row
-from distilbench.reporting.code_overlap import below_overlap
+from distilbench.reporting.board import DEV, Leaderboard, Row, competes, teacher_row, told
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
-from distilbench.reporting.loading import FITTED
-from distilbench.reporting.serving import ServingCosts
+from distilbench.reporting.formats import binary, short
+from distilbench.reporting.loading import FITTED, export_command
+from distilbench.reporting.serving import ServingCosts, below_overlap, serving_costs
 from distilbench.search.objectives import pareto_front
 
 KEPT_PERCENT = 95
@@ -27,11 +27,13 @@ FASTEST, TRAINED = f"Fastest that keeps {KEPT_PERCENT} %", "Best trained student
 
 
 class ServingBudget(NamedTuple):
-    """What a row may cost at most where it is used; None is no limit."""
+    """What a row may cost at most where it is used; None is no limit.
+
+    A row without a measured latency (ms to embed one sentence) is over every limit of it.
+    """
 
     bytes_per_vector: int | None = None
     latency_ms: float | None = None
-    """To embed one sentence. A row without a measured latency is over every such limit."""
     dim: int | None = None
 
     def allows(self, row: Row) -> bool:
@@ -40,6 +42,43 @@ class ServingBudget(NamedTuple):
         return all(
             limit is None or (cost is not None and cost <= limit) for cost, limit in zip(costs, self, strict=True)
         )
+
+
+class Recommendation(NamedTuple):
+    """A row for a need: `summary` says what it keeps and costs, `interval` its test score and how sure that is.
+
+    `command` exports it, "" where it cannot be exported.
+    """
+
+    title: str
+    row: Row
+    name: str
+    summary: str
+    interval: str
+    command: str
+
+    def text(self) -> str:
+        """Return it as one line."""
+        return f"{self.title}{self.name}: {self.summary}. ({self.interval})"
+
+
+class Answer(NamedTuple):
+    """What the page says first: the row to take, those for the other needs, and why a need has none."""
+
+    recommendations: tuple[Recommendation, ...]
+    absent: tuple[str, ...]
+    chosen: bool = True
+    """Whether it was chosen on dev; else it is the encoder, of those that were evaluated as they came, with the highest test
+    score."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows that are recommended, the first choice first."""
+        return tuple(one.row for one in self.recommendations)
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return it as plain text, a line for each need."""
+        return *(one.text() for one in self.recommendations), *self.absent
 
 
 def candidates(board: Leaderboard) -> list[Row]:
@@ -82,40 +121,147 @@ def choose(board: Leaderboard, compared: Comparison, serving: ServingCosts) -> d
     score the one of the least cost is taken, of equal ones the higher dev score.
     """
     rows = [row for row in candidates(board) if competes(row.record)]
-    keeping = [row for row in rows if keeps(board, row)]
-    speeds = {row.anchor: faster(board, row, serving) or 0.0 for row in rows}
-    quick = [row for row in keeping if speeds[row.anchor] >= FASTER]
-    top = max((speeds[row.anchor] for row in quick), default=0.0)
+    keeping = [row for row in rows if _keeps(board, row)]
+    speeds = {row.anchor: faster(board, row, serving) or 0.0 for row in keeping}
+    top = max(speeds.values(), default=0.0)
+    quick = [row for row in keeping if speeds[row.anchor] >= max(FASTER, top / 1.02)]
     small = [row for row in rows if row.record.bytes_per_vector <= FEW_BYTES]
-
     found = {
         BEST: best_of(board, rows or candidates(board), compared),
         SMALLEST: min(keeping, key=lambda row: (row.record.bytes_per_vector, *_worse(board, row)), default=None),
         SMALL: best_of(board, small, compared),
-        FASTEST: min(
-            (row for row in quick if speeds[row.anchor] * 1.02 >= top),
-            key=lambda row: _worse(board, row),
-            default=None,
-        ),
-        TRAINED: best_of(board, [row for row in rows if is_trained(row)], compared),
+        FASTEST: min(quick, key=lambda row: _worse(board, row), default=None),
+        TRAINED: best_of(board, [row for row in rows if _is_trained(row)], compared),
     }
     return {need: row for need, row in found.items() if row is not None}
 
 
-def first_choice(board: Leaderboard, chosen: dict[str, Row]) -> Row:
-    """Take the best in few bytes if it keeps enough; else the smallest row that does; else the best quality."""
+def answer(
+    board: Leaderboard,
+    compared: Comparison = NOT_COMPARED,
+    serving: ServingCosts | None = None,
+    first: str = "Take ",
+) -> Answer:
+    """Recommend a row for each need among the rows of the largest corpus; `first` begins the text.
+
+    The first choice is the best in few bytes if it keeps enough, else the smallest row that does, else the best quality. Of
+    encoders that were evaluated as they came nothing is chosen: the highest test score is named.
+    """
+    serving = serving or serving_costs(board)
+    board = board._replace(rows=tuple(_largest_corpus(board)))
+    if not candidates(board):
+        tested = [row for row in board.rows if row.test.value is not None]
+        best = max(tested, key=lambda row: (row.test.value or 0.0, -row.record.bytes_per_vector), default=None)
+        title = f"Highest {board.selection.title}: "
+        return Answer((recommendation(title, best, board, serving),) if best else (), (), chosen=False)
+    chosen = choose(board, compared, serving)
     small = chosen.get(SMALL)
-    return small if small is not None and keeps(board, small) else chosen.get(SMALLEST, chosen[BEST])
+    taken = small if small is not None and _keeps(board, small) else chosen.get(SMALLEST, chosen[BEST])
+    also = [need[0].lower() + need[1:] for need, row in chosen.items() if row is taken and need != TRAINED]
+    one = recommendation(first, taken, board, serving)
+    lines = [one._replace(summary=f"{one.summary}; also the {' and the '.join(also)}" if also else one.summary)]
+    lines += [recommendation(f"{need}: ", row, board, serving) for need, row in _others(board, chosen, taken)]
+    return Answer(tuple(lines), tuple(_absent(board, chosen, taken, serving)))
 
 
-def is_trained(row: Row) -> bool:
-    """Return whether the row is a student that was trained, not fitted."""
-    return row.record.role == "student" and row.record.method not in FITTED
+def rows_of_run(board: Leaderboard, run: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """The students of a run below their teachers, whichever run has scored these, and its other rows.
+
+    Of a run without students all rows are among the first.
+    """
+    rows = [row for row in board.rows if row.record.run == run]
+    students = [row for row in rows if row.record.role == "student"]
+    if not students:
+        return tuple(rows), ()
+    teachers = {t.anchor: t for row in students if (t := teacher_row(board, row)) is not None}
+    shown = (*teachers.values(), *students)
+    return shown, tuple(row for row in rows if row not in shown)
 
 
-def keeps(board: Leaderboard, row: Row) -> bool:
-    """Return whether the row keeps `KEPT_PERCENT` of the teacher's dev score."""
-    return (board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT
+def answer_of_run(board: Leaderboard, run: str, compared: Comparison = NOT_COMPARED) -> Answer:
+    """`answer` among the students of one run alone, or where it has none among all its rows."""
+    return answer(board._replace(rows=rows_of_run(board, run)[0]), compared, first="Of this run take ")
+
+
+def recommendation(title: str, row: Row, board: Leaderboard, serving: ServingCosts) -> Recommendation:
+    """Put a choice into words."""
+    r = row.record
+    name = row.name if row.name.endswith(r.quantisation) else told(row)
+    name += {"baseline": ", a baseline", "teacher": ", the teacher's own code"}.get(r.role, "")
+    if not competes(r):
+        name = f"{row.name}, the teacher itself"
+    summary = ", ".join(_parts(row, board, serving))
+    return Recommendation(title, row, name, summary, _interval(board, row), export_command(r, row.anchor))
+
+
+def _others(board: Leaderboard, chosen: dict[str, Row], taken: Row) -> Iterator[tuple[str, Row]]:
+    """The other needs with rows that have not been named."""
+    named = [taken]
+    for need, row in chosen.items():
+        few = taken.record.bytes_per_vector <= FEW_BYTES
+        beaten = need == SMALL and few and _dev(board, taken) >= _dev(board, row)
+        trained = need == TRAINED and any(map(_is_trained, named))
+        if row not in named and not beaten and not trained:
+            named.append(row)
+            yield need, row
+
+
+def _absent(board: Leaderboard, chosen: dict[str, Row], taken: Row, serving: ServingCosts) -> Iterator[str]:
+    if SMALLEST not in chosen:
+        if board.cell(taken, DEV).retention is not None:
+            yield f"No row keeps {KEPT_PERCENT} % of the teacher's dev score."
+    elif FASTEST not in chosen:
+        keeping = (row for row in candidates(board) if competes(row.record) and _keeps(board, row))
+        timed = any(faster(board, row, serving) is not None for row in keeping)
+        none = "none embeds faster than the teacher"
+        yield f"{FASTEST}: {none if timed else 'speed was not measured here (sweep --measure-speed does)'}."
+
+
+def _parts(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
+    """What the row keeps of the teacher's scores, and what it costs."""
+    cell, beside = row.test, competes(row.record)
+    if cell.retention is not None and beside:
+        half = "" if cell.kept_interval is None else f" ± {cell.kept_interval:.1f}"
+        on_dev = board.cell(row, DEV).retention or 0.0
+        dev = f" ({on_dev:.1f} % on dev)" if on_dev >= KEPT_PERCENT > cell.retention else ""
+        mrr10 = _kept_mrr10(board, row, serving)
+        more = "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
+        yield f"keeps {cell.retention:.1f}{half} %{dev} of the teacher's {board.selection.title}{more}"
+    size, teacher = row.record.bytes_per_vector, teacher_row(board, row)
+    smaller = f" ({short(teacher.record.bytes_per_vector / size)} times smaller)" if teacher and beside else ""
+    yield f"{size:,} {'byte' if size == 1 else 'bytes'} a vector{smaller}"
+    speed, ratio = serving.rows[row.anchor].sentences_per_s.value, faster(board, row, serving)
+    if ratio is not None and beside:
+        same = 1 / FASTER < ratio < FASTER
+        yield "as fast as the teacher" if same else f"{short(ratio)} times the teacher's sentences per second"
+    elif speed:
+        yield f"{short(speed)} sentences per second"
+    if on_disk := next((seed.record.cost.bytes_on_disk for seed in row.seeds if seed.record.cost), None):
+        yield f"{binary(on_disk)} on disk"
+
+
+def _interval(board: Leaderboard, row: Row) -> str:
+    """The test score with its interval, and what that is over."""
+    cell = row.test
+    if cell.value is None:
+        return "no test score"
+    score = f"{board.selection.title} {cell.value:.2f}"
+    if cell.interval is not None:
+        return f"{score} ± {cell.interval:.2f} over {cell.seeds} seeds"
+    if cell.low is not None and cell.high is not None:
+        one_seed = "; one seed" if row.record.start != AS_IT_CAME else ""
+        return f"{score}, {cell.low:.1f} to {cell.high:.1f} over its test items{one_seed}"
+    return f"{score}; one seed, no interval"
+
+
+def _kept_mrr10(board: Leaderboard, row: Row, serving: ServingCosts) -> float | None:
+    """Percent of the teacher's MRR@10 that the row's own index finds, in the set whose costs the leaderboard shows."""
+    keys = [column.key for column in board.columns if column.key.startswith("mrr10:")]
+    if serving.setting is not None:
+        name, split = serving.setting[:2]
+        keys = [f"mrr10:{name}" + (":dev" if split == "dev" else "")]
+    cells = [cell for key in keys if (cell := board.cell(row, key)).value is not None]
+    return cells[0].retention if cells else None
 
 
 def faster(board: Leaderboard, row: Row, serving: ServingCosts) -> float | None:
@@ -133,11 +279,6 @@ def latency_of(row: Row) -> float | None:
     return math.fsum(latencies) / len(latencies) if latencies else None
 
 
-def model_bytes(row: Row) -> int | None:
-    """Bytes of the row's model on disk; None where that was not measured."""
-    return next((seed.record.cost.bytes_on_disk for seed in row.seeds if seed.record.cost), None)
-
-
 def is_front(records: Iterable[object]) -> bool:
     """Return whether some search of the records had several objectives."""
     return any(isinstance(record, TrialRecord) and len(record.values) > 1 for record in records)
@@ -149,6 +290,23 @@ def on_front(board: Leaderboard, rows: Sequence[Row]) -> list[Row]:
     timed = all(latency_of(row) is not None for row in known)
     points = [(_dev(board, r), r.record.bytes_per_vector, (latency_of(r) or 0.0) if timed else 0.0) for r in known]
     return [known[i] for i in pareto_front(points, ["maximize", "minimize", "minimize"])]
+
+
+def _largest_corpus(board: Leaderboard) -> Sequence[Row]:
+    """The rows of the corpus that most candidates, or else most rows, are of: scores of two corpora do not compare."""
+    rows = [row for row in board.rows if row.record.start != AS_IT_CAME] or list(board.rows)
+    largest = next(iter(board._replace(rows=tuple(rows)).corpora), "")
+    return [row for row in board.rows if row.record.compared_on == largest]
+
+
+def _is_trained(row: Row) -> bool:
+    """Whether the row is a student that was trained, not fitted."""
+    return row.record.role == "student" and row.record.method not in FITTED
+
+
+def _keeps(board: Leaderboard, row: Row) -> bool:
+    """Whether the row keeps `KEPT_PERCENT` of the teacher's dev score."""
+    return (board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT
 
 
 def _dev(board: Leaderboard, row: Row) -> float:

@@ -1,8 +1,8 @@
 """How the rows of a leaderboard compare, by one paired bootstrap of the predictions that their runs keep.
 
-Three questions have their answers here: which rows' test scores cannot be told apart (ties), how far each row is from a
-reference on every set, and which rows' dev scores differ, by which students are chosen. No test item has a part in the last.
-The answers are a few numbers a row, so a report's file of records keeps them; rows are named by their anchors.
+Two questions have their answers here: which rows' test scores cannot be told apart (ties), and which rows' dev scores differ,
+by which students are chosen. No test item has a part in the second. The answers are a few numbers a row, so a report's file
+of records keeps them; rows are named by their anchors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from distilbench.codes import FAISS_PEER
 from distilbench.errors import InputError
 from distilbench.evaluation import bootstrap
 from distilbench.evaluation.bootstrap import (
@@ -25,18 +24,15 @@ from distilbench.evaluation.bootstrap import (
     Difference,
     Items,
     paired_bootstrap,
-    paired_difference,
 )
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
-from distilbench.reporting.board import DEV, TEST, Leaderboard, Row, SeedScores, competes, told
+from distilbench.reporting.board import DEV, Leaderboard, Row, SeedScores, competes, told
 from distilbench.selection import Part, Selection
 
 TOLERANCE = 1e-3
 """How far (x 100) what kept predictions give may be from the record: values are kept in float32, with seven digits."""
-PRIMARY = ("ndcg@10", "accuracy")
-"""The metric of each task that rows are compared by, set by set."""
 NAMED = 3
 """Rows named in a notice; the others are counted."""
 Split = Literal["dev", "test"]
@@ -61,20 +57,6 @@ class Tie(_Part):
     difference: Difference
 
 
-class PairedTable(_Part):
-    """Rows beside one reference row: for each row a difference by column, None where one of the two has no such items."""
-
-    reference: str
-    columns: list[str]
-    rows: dict[str, list[Difference | None]]
-
-    @model_validator(mode="after")
-    def _whole(self) -> PairedTable:
-        if any(len(differences) != len(self.columns) for differences in self.rows.values()):
-            raise ValueError(f"expected {len(self.columns)} differences a row, one for each column")
-        return self
-
-
 class DevGroup(_Part):
     """Rows with the same dev items, and the pairs of them (positions in `rows`) that their dev scores do not tell apart."""
 
@@ -91,22 +73,21 @@ class DevGroup(_Part):
 class Comparison(_Part):
     """How rows compare. `seeds` has the anchors of all seeds of all rows: it says nothing of any other leaderboard.
 
-    `without` names the rows of which a seed's predictions are not kept, `other_items` those whose test items are not those of
-    the other rows on their corpus: neither has a tie group.
+    `without` names the rows that have no tie group: a seed's predictions are not kept, or their test items are not those of
+    the other rows on their corpus. Committed files of earlier versions say more.
     """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     seeds: list[str] = []
     resamples: int = RESAMPLES
     ties: dict[str, Tie] = {}
     without: list[str] = []
-    other_items: list[str] = []
-    paired: list[PairedTable] = []
     dev: list[DevGroup] = []
 
     @model_validator(mode="after")
     def _known(self) -> Comparison:
         named = [*self.ties, *(tie.leader for tie in self.ties.values()), *(row for g in self.dev for row in g.rows)]
-        named += [row for table in self.paired for row in (table.reference, *table.rows)]
         if unknown := set(named) - set(self.seeds):
             raise ValueError(f"{min(unknown)!r} is no row of this leaderboard")
         return self
@@ -145,15 +126,8 @@ def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
     comparison, nothing else.
     """
     kept = _all_kept(board, folders)
-    ties, without, other_items = _ties(board, kept)
-    return Comparison(
-        seeds=seed_anchors(board),
-        ties=ties,
-        without=without,
-        other_items=other_items,
-        paired=list(_paired_tables(board, kept)),
-        dev=list(_dev_groups(board, kept)),
-    )
+    ties, without = _ties(board, kept)
+    return Comparison(seeds=seed_anchors(board), ties=ties, without=without, dev=list(_dev_groups(board, kept)))
 
 
 def dev_comparison(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
@@ -172,15 +146,11 @@ def tie_notices(comparison: Comparison) -> tuple[str, ...]:
             "seeds of each row, with replacement. A row of one seed keeps it, so what its training owes to chance is not in "
             "the interval; with two or three seeds, not all of it is. Two rows of a group that are not its first may differ."
         )
-    whys = {
-        "the predictions of a seed are not kept, or not readable": comparison.without,
-        "their test items are not those of the other rows": comparison.other_items,
-    }
-    for why, names in whys.items():
-        if names:
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            rows = f"{len(names)} {'row' if len(names) == 1 else 'rows'} ({', '.join(names[:NAMED])}{more})"
-            lines.append(f"Without a tie group, since {why}: {rows}.")
+    if names := comparison.without:
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        rows = f"{len(names)} {'row' if len(names) == 1 else 'rows'} ({', '.join(names[:NAMED])}{more})"
+        why = "a seed's predictions are not kept or not readable, or of other test items than the other rows'"
+        lines.append(f"Without a tie group, since {why}: {rows}.")
     return tuple(lines)
 
 
@@ -265,21 +235,19 @@ def _by_items(board: Leaderboard, rows: Iterable[Row], kept: Kept, split: Split)
     return groups
 
 
-def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str], list[str]]:
-    """The ties, the rows without predictions, and those of other items, within each corpus and number of bytes."""
+def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str]]:
+    """The ties, and the rows without one, within each corpus and number of bytes."""
     compared: dict[tuple[str, int], list[Row]] = {}
     for row in board.rows:
         if competes(row.record) and row.test.value is not None:
             compared.setdefault((row.record.compared_on, row.record.bytes_per_vector), []).append(row)
     ties: dict[str, Tie] = {}
-    without, other_items = [], []
+    without = []
     for rows in compared.values():
-        same, *others = _by_items(board, rows, kept, "test") or [[]]
-        known = {row.anchor for group in (same, *others) for row, _ in group}
-        without += [told(row) for row in rows if row.anchor not in known]
-        other_items += [told(row) for group in others for row, _ in group]
+        same, *_ = _by_items(board, rows, kept, "test") or [[]]
         ties |= _ties_of(same)
-    return ties, without, other_items
+        without += [told(row) for row in rows if row.anchor not in ties]
+    return ties, without
 
 
 def _ties_of(rows: Sequence[tuple[Row, SeedItems]]) -> dict[str, Tie]:
@@ -295,53 +263,6 @@ def _ties_of(rows: Sequence[tuple[Row, SeedItems]]) -> dict[str, Tie]:
         )
         for (row, _), tie in zip(rows, groups, strict=True)
     }
-
-
-def _paired_tables(board: Leaderboard, kept: Kept) -> Iterator[PairedTable]:
-    """The float32 rows of each corpus beside their teacher, or else beside the row with the highest test score.
-
-    For each number of bytes that a code of FAISS has, too: its rows beside the one of FAISS's with the highest dev score.
-    """
-    float32: dict[str, list[Row]] = {}
-    sized: dict[tuple[str, int], list[Row]] = {}
-    for row in (row for row in board.rows if row.anchor in kept):
-        if row.record.quantisation == "float32":
-            float32.setdefault(row.record.compared_on, []).append(row)
-        if competes(row.record):
-            sized.setdefault((row.record.compared_on, row.record.bytes_per_vector), []).append(row)
-    for rows in float32.values():
-        if len(rows) > 1:  # a board has teachers first, then the highest test score
-            yield _beside(board, rows[0], rows[1:], kept)
-    for _, rows in sorted(sized.items()):
-        peers = [row for row in rows if row.record.method == FAISS_PEER]
-        reference = max(peers, key=lambda row: board.cell(row, DEV).value or 0.0, default=None)
-        if reference and len(rows) > 1:
-            yield _beside(board, reference, [row for row in rows if row is not reference], kept)
-
-
-def _beside(board: Leaderboard, reference: Row, rows: Sequence[Row], kept: Kept) -> PairedTable:
-    items = {row.anchor: [_every_item(board, p) for p in kept[row.anchor]] for row in (reference, *rows)}
-    columns = list(dict.fromkeys(name for seeds in items.values() for name in seeds[0]))
-    differences: dict[str, list[Difference | None]] = {row.anchor: [] for row in rows}
-    for column in columns:
-        of_column = {a: [s[column] for s in seeds] for a, seeds in items.items() if all(column in s for s in seeds)}
-        first = of_column.get(reference.anchor)
-        same = [a for a, seeds in of_column.items() if first and all(_same_items(first[0], s) for s in seeds)]
-        minus: dict[str, Difference] = {}
-        if len(same) > 1:
-            averages, place = paired_bootstrap([of_column[a] for a in same]), same.index(reference.anchor)
-            minus = {a: paired_difference(averages, i, place) for i, a in enumerate(same)}
-        for anchor, line in differences.items():
-            line.append(minus.get(anchor))
-    return PairedTable(reference=reference.anchor, columns=columns, rows=differences)
-
-
-def _every_item(board: Leaderboard, predictions: Predictions) -> dict[str, dict[str, Items]]:
-    """By column the items of the test score, where it is of several sets, and of each set."""
-    sets = {n: items for n, items in predictions.test.items() if n.startswith("sts/") or n.endswith(PRIMARY)}
-    whole = items_of(predictions, board.selection, "test")
-    columns = {TEST: whole} if len(whole) > 1 else {}
-    return columns | {name: {name: items} for name, items in sets.items()}
 
 
 def _dev_groups(board: Leaderboard, kept: Kept) -> Iterator[DevGroup]:

@@ -1,17 +1,124 @@
-"""What all figures have in common: their frame and their axes."""
+"""What all figures have in common: colours that every reader can tell apart, frame, axes, and their form in a page."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
+from markupsafe import Markup
 
-from distilbench.reporting.colours import LIGHT
+from distilbench.codes import FAISS_PEER
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MOST_DOUBLINGS = 12
 """Powers of two that have room below an axis."""
+
+
+class Palette(NamedTuple):
+    """Colours of one theme. `hues` are Okabe and Ito's (2008), made darker on white and lighter on black.
+
+    `faint` is for marks that stand back until they are asked for.
+    """
+
+    ink: str
+    muted: str
+    faint: str
+    grid: str
+    surface: str
+    hues: tuple[str, str, str, str, str, str]
+
+
+LIGHT = Palette(
+    ink="#1d2126",
+    muted="#5b626c",
+    faint="#a9adb3",
+    grid="#e7e5df",
+    surface="#ffffff",
+    hues=("#0060a8", "#c84b00", "#008f68", "#b5538c", "#d99400", "#4da9e0"),
+)
+DARK = Palette(
+    ink="#e9e7e2",
+    muted="#a7adb6",
+    faint="#656c75",
+    grid="#2d3239",
+    surface="#1b1f24",
+    hues=("#5b9df0", "#f07b3c", "#2fbf92", "#d97fb8", "#f0cb5a", "#a9ddf7"),
+)
+DARK_OF = {**dict(zip(LIGHT[:5], DARK[:5], strict=True)), **dict(zip(LIGHT.hues, DARK.hues, strict=True))}
+"""By each light colour the dark one: figures are drawn in light colours, and a page's script replaces them."""
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
+_LOOKS: Mapping[str, tuple[int, str]] = {
+    "hpd": (0, "circle"),
+    "mse": (0, "square"),
+    "dse": (0, "diamond"),
+    "encoder": (0, "pentagon"),
+    "mcr2": (1, "circle"),
+    "mcr2_distil": (1, "square"),
+    "neighbours": (2, "circle"),
+    "ibkd": (2, "square"),
+    "crd": (2, "diamond"),
+    "contrastive": (3, "circle"),
+    "matryoshka": (3, "square"),
+    "pca": (4, "circle"),
+    "whitening": (4, "diamond"),
+    FAISS_PEER: (5, "star"),
+    "random_projection": (5, "triangle-up"),
+}
+"""Hue and marker of each method: methods of one kind share a hue, and no two share both."""
+_NAMES = {FAISS_PEER: "FAISS's codes", "pca": "PCA", "random_projection": "random projection"}
+
+
+class Look(NamedTuple):
+    """How a method is drawn; baselines have open markers."""
+
+    name: str
+    colour: str
+    symbol: str
+
+
+class Plot(NamedTuple):
+    """A figure of a page: `figure` is the JSON of a Plotly figure in light colours. `wide`: it has the page's width."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Markup
+    wide: bool = False
+
+
+def method_look(method: str, role: str) -> Look:
+    """The same on every page, whatever else is drawn. A method that is not known here has one of the first four hues."""
+    if role == "teacher":
+        return Look("teacher and its codes", LIGHT.ink, "diamond-open")
+    hue, symbol = _LOOKS.get(method, (sum(method.encode()) % 4, SYMBOLS[4 + sum(method.encode()) % 3]))
+    return Look(_NAMES.get(method, method), LIGHT.hues[hue], symbol + ("-open" if role == "baseline" else ""))
+
+
+def kind_colour(place: int) -> str:
+    """The colour of the `place`-th thing that is no method, such as a group of trials; grey after the six."""
+    return LIGHT.hues[place] if place < len(LIGHT.hues) else LIGHT.faint
+
+
+def plot_of(name: str, title: str, caption: str, figure: go.Figure, *, wide: bool = False) -> Plot:
+    """The figure as a page has it."""
+    return Plot(name, title, caption, Markup(script_json(_rounded(json.loads(figure.to_json())))), wide)
+
+
+def script_json(value: Any) -> str:
+    """JSON with < and > as escapes, so no text can close the script element that it is in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _rounded(value: Any) -> Any:
+    """The figure with every float to eight significant digits, half of what it has: no screen shows more."""
+    if isinstance(value, float):
+        return float(f"{value:.8g}")
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list) else value
 
 
 def plain(text: str, longest: int = 60) -> str:
@@ -29,11 +136,12 @@ def frame(figure: go.Figure, x_title: str | None = None, y_title: str | None = N
         "tickfont": {"color": LIGHT.muted},
         "automargin": True,
     }
+    see_through = "rgba(0,0,0,0)"
     figure.update_layout(
         template=None,
         title=None,
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
+        paper_bgcolor=see_through,
+        plot_bgcolor=see_through,
         font={"family": _FONT, "size": 13, "color": LIGHT.ink},
         margin={"l": 12, "r": 12, "t": 8, "b": 8},
         hovermode="closest",
@@ -43,14 +151,7 @@ def frame(figure: go.Figure, x_title: str | None = None, y_title: str | None = N
             "font": {"family": _FONT, "color": LIGHT.ink},
             "align": "left",
         },
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "bgcolor": "rgba(0,0,0,0)",
-        },
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "bgcolor": see_through},
     )
     small = {"size": 12, "color": LIGHT.muted}
     figure.update_xaxes(**axis, showgrid=False, title={"font": small, "standoff": 12})

@@ -1,21 +1,23 @@
-"""The leaderboard as files for other programs and for paper: CSV, JSON, Parquet, Markdown and LaTeX, all of one frame."""
+"""The leaderboard as text: files for other programs and for paper, and what a run says in the terminal at its end."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distilbench.records import ON_DEMONSTRATION
-from distilbench.reporting.board import DEV, Leaderboard, Row, told
-from distilbench.reporting.code_overlap import below_overlap
-from distilbench.reporting.comparison import NOT_COMPARED, Comparison
+from distilbench.codes import CompetitionKey, code_of
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
+from distilbench.reporting.board import DEV, Leaderboard, Row, competes, leaderboard, told
+from distilbench.reporting.choice import answer, is_front, on_front
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison, dev_comparison
 from distilbench.reporting.frame import BoardColumn, board_columns, board_frame, filled
-from distilbench.reporting.lines import EncoderLine, encoder_lines
+from distilbench.reporting.lines import encoder_lines
+from distilbench.reporting.loading import export_command
 from distilbench.reporting.markdown import escaped, one_line
-from distilbench.reporting.recommendation import answer
-from distilbench.reporting.serving import ServingCosts, serving_costs
+from distilbench.reporting.runs import run_folders
+from distilbench.reporting.serving import ServingCosts, below_overlap, serving_costs
 from distilbench.storage.files import atomic_path
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class Report:
         lines = encoder_lines(board, chosen.rows, compared)
         self.lead, self.notes = chosen.sentences(), list(_notes(board, compared, costs))
         self.heads = [line.row for line in lines if line.kind != "other"]
-        self.rest = list(_rest(lines))
+        self.rest = [row for line in lines for row in ([line.row] * (line.kind == "other") + list(line.codes))]
         self.columns = filled((c for c in board_columns(board, compared, costs) if "report" in c.on), board.rows)
 
     def markdown(self) -> str:
@@ -120,10 +122,10 @@ class Report:
         lines += [text for paragraph in self.lead for text in (str(escaped(paragraph)), "")]
         lines.append(_piped(map(escaped, titles)))
         lines.append(_piped("---" if c is None or c.kind == "text" else "---:" for c in (None, *self.columns)))
-        lines += [_piped(map(escaped, self._cells(row))) for row in self.heads]
+        lines += [_piped(map(escaped, _cells(row, self.columns))) for row in self.heads]
         if self.rest:
             lines.append(_piped(["**Other codes and baselines**", *[""] * len(self.columns)]))
-        lines += [_piped(map(escaped, self._cells(row))) for row in self.rest]
+        lines += [_piped(map(escaped, _cells(row, self.columns))) for row in self.rest]
         lines += [text for note in self.notes for text in ("", str(escaped(note)))]
         return "\n".join(lines) + "\n"
 
@@ -132,26 +134,74 @@ class Report:
         import pandas as pd
 
         titles = [latex_text(title) for title in ("Encoder", *(column.title for column in self.columns))]
-        cells = [[latex_text(cell) for cell in self._cells(row)] for row in (*self.heads, *self.rest)]
+        cells = [[latex_text(cell) for cell in _cells(row, self.columns)] for row in (*self.heads, *self.rest)]
         ways = "l" + "".join("l" if column.kind == "text" else "r" for column in self.columns)
         frame = pd.DataFrame(cells, columns=titles)
         table = frame.to_latex(index=False, escape=False, column_format=ways, caption="Leaderboard")
         notes = [rf"\par\smallskip {latex_text(note)}" for note in (*self.lead, *self.notes)]
         return "\n".join([r"% Requirements \usepackage{booktabs}.", table.rstrip(), *notes]) + "\n"
 
-    def _cells(self, row: Row) -> list[str]:
-        return [told(row), *(_written(column, row) for column in self.columns)]
+
+def terminal_summary(records: Sequence[TrialRecord | ScoreRecord], run: Path) -> list[str]:
+    """Return the lines for the records of one leaderboard; `run` is the folder by which commands name all of its runs.
+
+    After the table come the sentences that the page begins with, each with the command that exports its row.
+    """
+    board = leaderboard(records)
+    lines = ["", *student_table(board, front=is_front(records))]
+    if any(row.record.demonstration for row in board.rows):
+        lines.append(f"Scores are {ON_DEMONSTRATION}.")
+    found = answer(board, dev_comparison(board, run_folders([run])))
+    lines.append("")
+    for one in found.recommendations:
+        lines.append(one.text())
+        if command := export_command(one.row.record, one.row.anchor, str(run)):
+            lines.append(f"    {command}")
+    return [*lines, *found.absent]
 
 
-def _rest(lines: Iterable[EncoderLine]) -> Iterator[Row]:
-    for line in lines:
-        yield from line.codes if line.kind != "other" else line.rows
+def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
+    """The teacher, then the best student on dev of each method at each number of bytes, rising.
+
+    With `front` only those that no other one beats in quality, bytes and speed.
+    """
+    import pandas as pd
+
+    students = best_students(board)
+    teachers = [row for row in board.rows if not competes(row.record)]
+    rows = [*teachers, *(on_front(board, students) if front else students)]
+    if not rows:
+        return ["No student was scored."]
+    columns = filled((column for column in board_columns(board) if "terminal" in column.on), rows)
+    titles = [" " + column.title.replace("\u00a0", " ") for column in columns]
+    cells = [_cells(row, columns) for row in rows]
+    frame = pd.DataFrame([own[1:] for own in cells], index=[own[0] for own in cells], columns=titles)
+    return frame.to_string().splitlines()
 
 
-def _written(column: BoardColumn, row: Row) -> str:
-    """A number with its interval over seeds, where it has one: "75.21 ± 0.34"."""
-    half = column.cell(row).interval if column.kind == "number" else None
-    return column.text(row, "-") + ("" if half is None else f" ± {column.written(half)}")
+def best_students(board: Leaderboard) -> list[Row]:
+    """Of each method's students at each number of bytes the best on dev, in the code that they are trained for."""
+    best: dict[tuple[CompetitionKey, str, str], Row] = {}
+    for row in board.rows:
+        record = row.record
+        if record.role == "student" and record.quantisation == code_of(record.hyperparameters):
+            key = record.group, record.method, record.configuration if record.trial is None else ""
+            best[key] = max((best.get(key, row), row), key=lambda row: _rank(board, row))
+    return [best[key] for key in sorted(best)]
+
+
+def _rank(board: Leaderboard, row: Row) -> tuple[bool, float]:
+    dev = board.cell(row, DEV).value
+    return row.chosen, -1e9 if dev is None else dev
+
+
+def _cells(row: Row, columns: Iterable[BoardColumn]) -> list[str]:
+    """The row's name and its values; a number with its interval over seeds, where it has one: "75.21 ± 0.34"."""
+    cells = [told(row)]
+    for column in columns:
+        half = column.cell(row).interval if column.kind == "number" else None
+        cells.append(column.text(row, "-") + ("" if half is None else f" ± {column.written(half)}"))
+    return cells
 
 
 def _notes(board: Leaderboard, compared: Comparison, costs: ServingCosts) -> Iterator[str]:

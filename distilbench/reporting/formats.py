@@ -8,10 +8,6 @@ from typing import Any
 from distilbench.codes import code_of
 from distilbench.progress.tally import finite
 from distilbench.records import IndexCost
-from distilbench.reporting.board import TEST
-from distilbench.reporting.columns import TASKS
-from distilbench.reporting.trainings import last_metric
-from distilbench.selection import TITLES
 
 
 def short(number: float) -> str:
@@ -65,28 +61,15 @@ def value(setting: Any) -> str:
     return json.dumps(setting, ensure_ascii=False, default=str)
 
 
-def set_name(cost: IndexCost) -> str:
+def set_name(name: str, split: str) -> str:
     """The set, and its split where that is not test."""
-    return cost.set if cost.split == "test" else f"{cost.set}, {cost.split}"
-
-
-def column_name(column: str) -> str:
-    """A column of paired differences as a heading."""
-    if column == TEST:
-        return "Test score"
-    task, name, metric = column.rsplit("/", 2) if column.count("/") == 2 else (column, "", "")
-    if task in ("sts", "classification"):
-        return name
-    return f"{name}, {TITLES.get(metric, metric)}" if task in TASKS else column
+    return name if split == "test" else f"{name}, {split}"
 
 
 def index_setting(cost: IndexCost) -> str:
     """What an index depends on beside its kind."""
-    lists = (
-        [f"nlist {cost.nlist:,}, nprobe {cost.nprobe:,}"] if cost.nlist is not None and cost.nprobe is not None else []
-    )
-    setting = [cost.setting] if cost.setting else []
-    return ", ".join([*lists, *setting, *(["GPU"] if cost.device == "cuda" else [])])
+    lists = f"nlist {cost.nlist:,}, nprobe {cost.nprobe:,}" if None not in (cost.nlist, cost.nprobe) else ""
+    return ", ".join(filter(None, (lists, cost.setting, "GPU" if cost.device == "cuda" else "")))
 
 
 FILTERS = {
@@ -98,8 +81,6 @@ FILTERS = {
     "millions": millions,
     "binary": binary,
     "value": value,
-    "column_name": column_name,
     "shown": finite,
-    "last_metric": last_metric,
     "code_of": code_of,
 }

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from distilbench.records import ScoreRecord
 from distilbench.reporting import formats
-from distilbench.reporting.board import MISSING, Cell, Leaderboard, Row, percent, teacher_row
-from distilbench.reporting.code_overlap import below_overlap, code_overlap
-from distilbench.reporting.columns import DEV, HEADLINES, TASKS, TEST, Column
+from distilbench.reporting.board import MISSING, Cell, Leaderboard, Row, percent
+from distilbench.reporting.columns import DEV, HEADLINES, TASKS, Column
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
-from distilbench.reporting.serving import ServingCosts, serving_costs
+from distilbench.reporting.serving import ServingCosts, below_overlap, code_overlap, serving_costs
 from distilbench.selection import TITLES
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
     told = f"{test.help}, with its 95 % interval"
     yield replace(test, name="test", help=told, group="Quality", on=EVERYWHERE, shares=False)
     shares = "Quality" if any(row.test.retention is not None for row in board.rows) else ""
-    kept = BoardColumn("kept_percent", "Kept,\u00a0%", lambda row: _kept(board, row), "number", _one)
+    kept = BoardColumn("kept_percent", "Kept,\u00a0%", _kept, "number", _one)
     yield replace(kept, help="Of the teacher's own test score", group=shares, on=EVERYWHERE)
     for metric in TASKS["retrieval"][1]:
         sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
@@ -274,11 +273,9 @@ def _mean_over(board: Leaderboard, sets: Sequence[Column]) -> Callable[[Row], Ce
     return read
 
 
-def _kept(board: Leaderboard, row: Row) -> Cell:
+def _kept(row: Row) -> Cell:
     """The share of the teacher's test score, and half of its interval over seeds."""
-    cell, teacher = row.test, teacher_row(board, row)
-    half = percent(cell.interval, board.cell(teacher, TEST).value) if teacher is not None else None
-    return Cell(cell.retention, None, half, cell.seeds)
+    return Cell(row.test.retention, None, row.test.kept_interval, row.test.seeds)
 
 
 def _marks(row: Row) -> str:

@@ -1,13 +1,13 @@
 """A student's model card: README.md with Hugging Face's metadata, everything that its records say, and what they do not.
 
-It is computed as data, then written as Markdown (`render_markdown`); the metadata is huggingface_hub's own.
+The metadata is huggingface_hub's own. Every student that runs keep gets a card once the scores of all of them are known.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +18,16 @@ from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import StudentSpec
 from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
-from distilbench.reporting.board import DEV, Cell, Leaderboard, Row, SeedScores, teacher_row, told
-from distilbench.reporting.code_overlap import below_overlap, code_overlap
+from distilbench.reporting.best import model_folder, record_owners
+from distilbench.reporting.board import DEV, Cell, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
+from distilbench.reporting.choice import recommendation
 from distilbench.reporting.formats import set_name, value
-from distilbench.reporting.loading import FITTED
+from distilbench.reporting.loading import FITTED, is_nested, load_code, plain_codes
 from distilbench.reporting.markdown import one_line, render_markdown
-from distilbench.reporting.recommendation import recommendation
-from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.trainings import reproduce_command
+from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
+from distilbench.reporting.trainings import Trainings, reproduce_command
 from distilbench.selection import TITLES
+from distilbench.storage.files import atomic_path
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -61,65 +62,76 @@ class Code(NamedTuple):
     base_model: str = ""
 
 
-Lines = Sequence[tuple[str, str]]
-
-
-class Card(NamedTuple):
-    """What the card says, as text that has not been escaped.
-
-    `warning`: why the row must not be used, `reproduce`: the command that trains it again; "" where there is none. `scores`
-    has the title of each score with its cells, parallel to `columns`; `forms` are other rows of the same model: code,
-    dimensions, bytes, dev and test score, id.
-    """
-
-    name: str
-    record: ScoreRecord
-    summary: str
-    warning: str
-    facts: Lines
-    code: Code
-    scored: str
-    columns: Sequence[str]
-    scores: Sequence[tuple[str, Sequence[str]]]
-    forms: Sequence[Sequence[str]]
-    training: str
-    hyperparameters: Lines
-    reproduce: str
-    provenance: Lines
-    limitations: Sequence[str]
-
-
-def compute_card(
+def model_card(
     board: Leaderboard,
     row: Row,
     seed: SeedScores,
     training: TrialRecord | None,
     code: Code,
     forms: Sequence[tuple[Row, SeedScores]] = (),
-) -> Card:
-    """Compute the card of one seed's model of a row; `training` is None where it is not recorded.
+) -> str:
+    """The whole of README.md for one seed's model of a row; `training` is None where it is not recorded.
 
     `forms` are other rows of the same model.
     """
     record = seed.record
-    columns, scores = _scores(board, row, seed, teacher_row(board, row))
-    return Card(
-        name=row.name + ("" if told(row) == row.name else f" ({record.quantisation})"),
+    name = row.name + ("" if told(row) == row.name else f" ({record.quantisation})")
+    columns, scores = _scores(board, row, seed)
+    return render_markdown(
+        "model_card.md.j2",
+        metadata=Markup(_metadata(record, name, code.base_model)),
+        name=name,
         record=record,
         summary=_summary(board, row, record),
         warning=below_overlap(row),
-        facts=tuple(_facts(row, record)),
+        facts=dict(_facts(row, record)),
         code=code,
         scored=_scored(row, seed),
         columns=columns,
         scores=scores,
-        forms=tuple(_form(board, *form) for form in forms),
+        forms=[_form(board, *form) for form in forms],
         training=_training_text(record),
-        hyperparameters=tuple((str(k), value(v)) for k, v in record.hyperparameters.items()),
+        hyperparameters={str(name): value(setting) for name, setting in record.hyperparameters.items()},
         reproduce=reproduce_command(training) if training else "",
         provenance=_provenance(record),
-        limitations=tuple(_limitations(row, record)),
+        limitations=list(_limitations(row, record)),
     )
+
+
+def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path]) -> list[Path]:
+    """Write README.md into every student's folder that is there; those that were written.
+
+    One that says the same already is left as it is. What a folder's fingerprint is of, a README has no part in.
+    """
+    board, trainings, owners = leaderboard(records), Trainings(records), record_owners(runs)
+    students: dict[Path, list[tuple[Row, SeedScores]]] = {}
+    for row in (row for row in board.rows if row.record.role == "student"):
+        for seed in row.seeds:
+            folder = model_folder(seed.record, owners)
+            if folder is not None and folder.is_dir():
+                students.setdefault(folder, []).append((row, seed))
+    written = []
+    for folder, rows in students.items():
+        # The whole vectors first, in float32 or in the code that they are trained for; the other rows are forms of them.
+        (row, seed), *others = sorted(rows, key=lambda form: (not _is_own_form(form[0].record), -form[0].record.dim))
+        record = seed.record
+        width_folder = f"d{record.dim}"  # a student of several widths has a quantiser for each
+        quantiser = width_folder if (folder / width_folder).is_dir() else "."
+        code = Code(
+            load_code(record, ".", quantiser, cut=is_nested(record)),
+            plain_codes(record) if quantiser == "." else "",
+            base_model=hub_base(owners[record.run, record.record_id], record),
+        )
+        text, path = model_card(board, row, seed, trainings.of(record), code, others).encode(), folder / CARD
+        if not path.is_file() or path.read_bytes() != text:
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(text)
+            written.append(path)
+    return written
+
+
+def _is_own_form(record: ScoreRecord) -> bool:
+    return record.quantisation == code_of(record.hyperparameters)
 
 
 def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
@@ -151,20 +163,14 @@ def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
     return f"{what} In all: {one.summary} ({one.interval})."
 
 
-def render_card(card: Card) -> str:
-    """The whole of README.md."""
-    return render_markdown("model_card.md.j2", card=card, metadata=Markup(metadata(card)))
-
-
-def metadata(card: Card) -> str:
+def _metadata(record: ScoreRecord, name: str, base_model: str) -> str:
     """The card's YAML: Hugging Face's fields, every score as a fraction of 1 as sentence-transformers' evaluators give it."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    record = card.record
     results = [
         EvalResult(
             task_type=task,
-            task_name=name,
+            task_name=task_name,
             dataset_config=config,
             dataset_type=one_line(s.set),
             dataset_name=one_line(s.set),
@@ -175,19 +181,19 @@ def metadata(card: Card) -> str:
         )
         for s in record.scores
         if s.variant == "all" and s.task in _HUB_TASKS
-        for task, name, config in [_HUB_TASKS[s.task]]
+        for task, task_name, config in [_HUB_TASKS[s.task]]
     ]
     method = re.sub(r"[^a-z0-9]+", "-", record.method.lower()).strip("-")[:40]
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "distilbench", method]
     tags += [record.quantisation] if record.quantisation != "float32" else []
-    base_model: dict[str, Any] = {"base_model": card.code.base_model} if card.code.base_model else {}
+    base: dict[str, Any] = {"base_model": base_model} if base_model else {}
     data = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=[tag for tag in dict.fromkeys(tags) if tag],
-        model_name=one_line(card.name) or "student",
+        model_name=one_line(name) or "student",
         eval_results=results or None,
-        **base_model,
+        **base,
     )
     return data.to_yaml()
 
@@ -206,14 +212,12 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
     return name if _HUB_ID.fullmatch(name) and ".." not in name else ""
 
 
-def _scores(
-    board: Leaderboard, row: Row, seed: SeedScores, teacher: Row | None
-) -> tuple[list[str], list[tuple[str, tuple[str, ...]]]]:
-    """The leaderboard's columns that the seed has a score in."""
-    several = len(row.seeds) > 1
+def _scores(board: Leaderboard, row: Row, seed: SeedScores) -> tuple[list[str], dict[str, list[str]]]:
+    """The headings, and the cells of each of the leaderboard's columns that the seed has a score in."""
+    teacher, several = teacher_row(board, row), len(row.seeds) > 1
     columns = ["This model", "95 % interval", *([f"Mean of {len(row.seeds)} seeds"] if several else [])]
     columns += ["Teacher", "Of the teacher's"] if teacher else []
-    scores = []
+    scores = {}
     for place, (column, own) in enumerate(zip(board.columns, seed.values, strict=True)):
         if own.value is not None:
             mean = row.values[place]
@@ -223,7 +227,7 @@ def _scores(
                 share = "" if mean.retention is None else f"{mean.retention:.1f} %"
                 cells += [_shown(teacher.values[place]._replace(interval=None)), share]
             group = "" if column.group == column.title else f"{column.group}: "
-            scores.append((f"{group}{column.title}", tuple(cells)))
+            scores[f"{group}{column.title}"] = cells
     return columns, scores
 
 
@@ -254,7 +258,7 @@ def _facts(row: Row, record: ScoreRecord) -> Iterator[tuple[str, str]]:
     if record.latency_ms is not None:
         yield "Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"
     if (own := code_overlap(row)) is not None:
-        kept = f"{own.overlap10_with_flat:.1f} % of those of its float32 vectors ({set_name(own)})"
+        kept = f"{own.overlap10_with_flat:.1f} % of those of its float32 vectors ({set_name(own.set, own.split)})"
         yield "First 10 neighbours kept", kept
     yield "Corpus", record.corpus + (" (generated, for demonstration)" if record.demonstration else "")
 
@@ -286,17 +290,17 @@ def _training_text(record: ScoreRecord) -> str:
     return f"{made} {record.corpus} with seed {record.seed}, as {how}."
 
 
-def _provenance(record: ScoreRecord) -> Lines:
+def _provenance(record: ScoreRecord) -> Mapping[str, str]:
     p = record.provenance
-    return (
-        ("Corpus fingerprint", record.corpus_fingerprint),
-        ("Record", record.record_id),
-        ("Seed", str(record.seed)),
-        ("Commit of DistilBench", p.commit or "not known"),
-        ("Scored at", p.created_at),
-        ("Device", f"{p.device}, {p.cpus} CPUs"),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in p.versions.items())),
-    )
+    return {
+        "Corpus fingerprint": record.corpus_fingerprint,
+        "Record": record.record_id,
+        "Seed": str(record.seed),
+        "Commit of DistilBench": p.commit or "not known",
+        "Scored at": p.created_at,
+        "Device": f"{p.device}, {p.cpus} CPUs",
+        "Versions": ", ".join(f"{name} {version}" for name, version in p.versions.items()),
+    }
 
 
 def _limitations(row: Row, record: ScoreRecord) -> Iterator[str]:

@@ -7,29 +7,86 @@ import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
-from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
-from distilbench.reporting import code_overlap, encoder_page, run_facts
-from distilbench.reporting.board import Leaderboard, competes, index_rows, leaderboard, notices
+from distilbench.events import INTERRUPTED, Event
+from distilbench.progress.tally import finite
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting import run_facts
+from distilbench.reporting.board import CostRow, Leaderboard, competes, index_rows, leaderboard, notices
+from distilbench.reporting.board_figures import board_plots
+from distilbench.reporting.choice import answer
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
-from distilbench.reporting.encoder_page import encoder_file, render_encoder
+from distilbench.reporting.drawing import script_json
 from distilbench.reporting.exports import Export, write_exports
+from distilbench.reporting.formats import index_setting, set_name
 from distilbench.reporting.frame import LEADING_GROUPS, board_columns, page_columns
-from distilbench.reporting.index_figures import HEADINGS, every_index
 from distilbench.reporting.lines import encoder_lines
-from distilbench.reporting.pages import render_html, write_assets, write_page
-from distilbench.reporting.plots import board_plots, script_json
-from distilbench.reporting.recommendation import answer
+from distilbench.reporting.pages import (
+    ENCODERS,
+    encoder_file,
+    render_encoder,
+    render_html,
+    render_run,
+    write_assets,
+    write_page,
+)
 from distilbench.reporting.run_facts import RunFacts
-from distilbench.reporting.run_page import render_run
-from distilbench.reporting.serving import serving_costs
+from distilbench.reporting.runs import read_runs
+from distilbench.reporting.serving import below_overlap, code_overlap, overlap_notice, serving_costs
 from distilbench.reporting.study_file import RECORDS, ReportRecord, RunRecord, read_study, write_study
 from distilbench.reporting.trainings import Trainings
+from distilbench.storage.files import DiskFull
 
+EVERY_S = 20.0
+"""Between two writes of a live page, and longer where writing takes long: not more than SHARE of the driver's time."""
+SHARE = 0.05
 LEFT_S = 10.0
 """A temporary file that is older was left by a process that was killed."""
+INDEX_HEADINGS = (
+    ("Encoder", "text", ""),
+    ("Set", "text", ""),
+    ("Index", "text", ""),
+    ("Setting", "text", "nlist and nprobe of IVF, and what else the index depends on"),
+    ("Documents", "number", ""),
+    ("Size", "number", "Bytes of the serialised index"),
+    ("Build,\u00a0s", "number", ""),
+    ("ms / 1,000 queries", "number", ""),
+    ("Overlap,\u00a0%", "number", "Share of the exact index's first 10 documents that this one returns"),
+    ("MRR@10", "number", ""),
+    ("Recall@100", "number", ""),
+    ("Threads", "number", ""),
+)
+"""Columns of the table of all indexes: title, kind, help."""
+
+
+class LivePage:
+    """Writes the report of the runs in `folders` into `report` when a stage begins, and now and then as trials end.
+
+    Ties, and what `write_report` leaves out of a live page, are left to the end.
+    """
+
+    def __init__(self, report: Path, title: str, folders: Sequence[Path]) -> None:
+        self.report, self.title, self.folders = report, title, tuple(folders)
+        self.due = 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Write the page when a stage begins, and when a trial has ended and the last page is old.
+
+        At the end of all, the whole report follows; after an interruption nothing shall take time.
+        """
+        if event.stage not in ("", "done", INTERRUPTED) or (event.record and time.monotonic() >= self.due):
+            self._write()
+
+    def _write(self) -> None:
+        began = time.monotonic()
+        with contextlib.suppress(OSError, DiskFull):  # what only shows the sweep does not end it
+            records = read_runs(self.folders, unfinished=True)
+            if records:
+                write_report(records, self.report, title=self.title, folders=self.folders, live=True)
+        self.due = time.monotonic() + max(EVERY_S, (time.monotonic() - began) / SHARE)
 
 
 def write_report(
@@ -46,12 +103,11 @@ def write_report(
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
 
     Beside the page: a page for each row (`encoders/`) and each run (`runs/`), records.jsonl.xz (`study_file`: every record
-    given, and what was computed from predictions), the exports (`exports`), and the
-    style, script and Plotly of all pages. Each file is written under a temporary name and renamed, index.html last, so a
-    reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain text for the head of
-    the page, `folders` those of the runs, with their settings and the predictions that rows are compared by. `live`: the runs
-    go on, so what takes seconds (exports, comparisons) is left to the end. `compared` and
-    `described` are what a file of records says in place of `folders`.
+    given, and what was computed from predictions), the exports, and the style, script and Plotly of all pages. Each file is
+    written under a temporary name and renamed, index.html last, so a reader never meets half a file; an earlier report there
+    is replaced. `notes` are paragraphs of plain text for the head of the page, `folders` those of the runs, with their
+    settings and the predictions that rows are compared by. `live`: the runs go on, so what takes seconds (exports,
+    comparisons) is left to the end. `compared` and `described` are what a file of records says in place of `folders`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     board = leaderboard(records)
@@ -61,14 +117,7 @@ def write_report(
     report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
     write_study(folder / RECORDS, records, [run.described for run in runs], report_record)
     exports = () if live else write_exports(board, compared, folder)
-    index = render_page(
-        *(records, board),
-        title=title,
-        notes=notes,
-        compared=compared,
-        runs=runs,
-        exports=exports,
-    )
+    index = render_page(records, board, title=title, notes=notes, compared=compared, runs=runs, exports=exports)
     write_assets(folder)
     _write_pages(records, board, folder, title, compared, runs)
     write_page(folder / "index.html", index)
@@ -131,7 +180,7 @@ def _write_pages(
     for run in runs:
         written.add(folder / run.file)
         write_page(folder / run.file, render_run(run, by_run[run.run], board, title, compared=compared))
-    for pattern in (f"{encoder_page.FOLDER}/r-*.html", f"{run_facts.FOLDER}/s-*.html"):
+    for pattern in (f"{ENCODERS}/r-*.html", f"{run_facts.FOLDER}/s-*.html"):
         for page in folder.glob(pattern):
             if page not in written:
                 page.unlink()
@@ -174,15 +223,13 @@ def render_page(
         firsts={own[0].name for name, own in groups if name not in LEADING_GROUPS},
         serving=serving,
         compared=compared,
-        row_of={row.anchor: row for row in board.rows},
         costs=[row for row in board.rows if row.record.cost],
-        notices=tuple(filter(None, (*notices(board), *tie_notices(compared), code_overlap.notice(board)))),
-        lost={row.anchor: code_overlap.below_overlap(row) for row in board.rows},
-        kept={row.anchor: own.overlap10_with_flat for row in board.rows if (own := code_overlap.code_overlap(row))},
-        on_demonstration=ON_DEMONSTRATION,
+        notices=tuple(filter(None, (*notices(board), *tie_notices(compared), overlap_notice(board)))),
+        lost={row.anchor: below_overlap(row) for row in board.rows},
+        kept={row.anchor: own.overlap10_with_flat for row in board.rows if (own := code_overlap(row))},
         demonstrations=sum(row.record.demonstration for row in board.rows),
         indexes=indexes,
-        index_headings=HEADINGS,
+        index_headings=INDEX_HEADINGS,
         every_index=Markup(script_json(every_index(indexes))),
         trials=sum(run.trials for run in runs),
         sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
@@ -191,3 +238,25 @@ def render_page(
         plots=plots,
         exports=exports,
     )
+
+
+def every_index(indexes: Sequence[CostRow]) -> list[list[Any]]:
+    """All indexes as the script of the page lists them: a row's anchor, then a value for each of `INDEX_HEADINGS`."""
+
+    def numbers(index: CostRow, *fields: str) -> list[float | None]:
+        values = (finite(index.measured[field].value) for field in fields)
+        return [None if value is None else float(f"{value:.5g}") for value in values]
+
+    return [
+        [
+            i.row.anchor,
+            i.row.name,
+            set_name(i.cost.set, i.cost.split),
+            f"{i.cost.kind} (exact)" if i.cost.kind == "flat" else i.cost.kind,
+            index_setting(i.cost),
+            i.cost.documents,
+            *numbers(i, "bytes", "build_s", "ms_per_1000_queries", "overlap10_with_flat", "mrr10", "recall100"),
+            i.cost.threads,
+        ]
+        for i in indexes
+    ]

@@ -7,19 +7,18 @@ import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import optuna
 import plotly.graph_objects as go
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.importance import PedAnovaImportanceEvaluator
-from optuna.trial import TrialState
+from optuna.trial import TrialState, create_trial
 
 from distilbench.choices import QUALITY
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.colours import LIGHT, kind_colour
-from distilbench.reporting.drawing import doubling_ticks, frame, plain, span
+from distilbench.reporting.drawing import LIGHT, Plot, doubling_ticks, frame, kind_colour, plain, plot_of, span
 from distilbench.reporting.trainings import unique_trials
 from distilbench.search.objectives import OBJECTIVES
 
@@ -34,17 +33,8 @@ MOST_SIZES = 6
 DIVERGED = "Of the lowest tenth some may lie below the axis."
 
 
-class SearchFigure(NamedTuple):
-    """A figure and what is said of it."""
-
-    name: str
-    title: str
-    caption: str
-    figure: go.Figure
-
-
-def search_figures(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[list[SearchFigure], list[str]]:
-    """The figures of one run's search, and why those that one may expect are not there.
+def search_plots(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[dict[str, Plot], list[str]]:
+    """The figures of one run's search by name, and why those that one may expect are not there.
 
     Trainings that confirm a trial with another seed are no part of it.
     """
@@ -52,20 +42,19 @@ def search_figures(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[list[S
     trials = [t for t in unique_trials(records) if not t.confirms]
     complete = [t for t in trials if _objective(t) is not None]
     if not complete:
-        return [], []
-    figures = [_history(complete), *_front(complete), _curves(trials)]
+        return {}, []
+    plots = [_history(complete), *_front(complete), _curves(trials)]
+    absent = []
     if len(complete) < LEAST_TRIALS:
-        why = f"The importance of hyper-parameters needs {LEAST_TRIALS} completed trials; here: {len(complete)}."
-        return figures, [why]
-    places, every_rank = _some(len(complete), MOST_TRIALS), _ranks(complete)
-    read, ranks = [complete[place] for place in places], [every_rank[place] for place in places]
-    parameters = _parameters(read)
-    if not parameters or len(set(ranks)) < 2:
-        return figures, ["Hyper-parameter importance was not computed: every trial has the same settings or objective."]
-    return [*figures, _importance(_study(read, parameters, [[rank] for rank in ranks]))], []
+        absent = [f"The importance of hyper-parameters needs {LEAST_TRIALS} completed trials; here: {len(complete)}."]
+    elif importance := _importance(complete):
+        plots.append(importance)
+    else:
+        absent = ["Hyper-parameter importance was not computed: every trial has the same settings or objective."]
+    return {plot.name: plot for plot in plots}, absent
 
 
-def _history(complete: Sequence[TrialRecord]) -> SearchFigure:
+def _history(complete: Sequence[TrialRecord]) -> Plot:
     """One study for each size of a vector: objectives of different sizes do not compare."""
     names = _size_names(complete)
     counted = Counter(names)
@@ -74,7 +63,7 @@ def _history(complete: Sequence[TrialRecord]) -> SearchFigure:
     for size in sorted(sizes, key=names.index):
         study = optuna.create_study(study_name=plain(size), direction="maximize")
         own = [t for t, name in zip(complete, names, strict=True) if name == size]
-        study.add_trials([optuna.trial.create_trial(value=_objective(t)) for t in own])
+        study.add_trials([create_trial(value=_objective(t)) for t in own])
         studies.append(study)
     figure = optuna.visualization.plot_optimization_history(studies)
     for place, study in enumerate(studies):
@@ -86,38 +75,35 @@ def _history(complete: Sequence[TrialRecord]) -> SearchFigure:
     figure.update_yaxes(range=span(sorted(_objective(t) or 0.0 for t in complete), ()))
     part = f" The {MOST_SIZES} sizes with the most trials are drawn." if len(counted) > MOST_SIZES else ""
     caption = f"Dev objective of the completed trials of each size, and the best so far. {DIVERGED}{part}"
-    return SearchFigure("history", "What the search found", caption, _thinned(figure))
+    return plot_of("history", "What the search found", caption, _thinned(figure))
 
 
-def _curves(trials: Sequence[TrialRecord]) -> SearchFigure:
+def _curves(trials: Sequence[TrialRecord]) -> Plot:
     """The rungs of the trials, those that were stopped in grey; of many some, and the best of each size."""
     drawable = [t for t in trials if t.state != "FAIL" and any(finite(rung.objective) is not None for rung in t.rungs)]
     names = _size_names(drawable)
     best = {name: t.number for t, name in sorted(zip(drawable, names, strict=True), key=lambda pair: _last(pair[0]))}
-    strong = set(best.values())
-    some = set(_some(len(drawable), MOST_CURVES))
+    strong, some = set(best.values()), _some(len(drawable), MOST_CURVES)
     drawn = [t for place, t in enumerate(drawable) if place in some or t.number in strong]
     study = optuna.create_study(direction="maximize")
     for t in drawn:
         values = {rung.step: v for rung in t.rungs if (v := finite(rung.objective)) is not None}
-        study.add_trial(optuna.trial.create_trial(state=TrialState.PRUNED, intermediate_values=values))
+        study.add_trial(create_trial(state=TrialState.PRUNED, intermediate_values=values))
     figure = optuna.visualization.plot_intermediate_values(study)
     for t, trace in zip(drawn, figure.data, strict=True):
         colour = LIGHT.muted if t.state == "PRUNED" else kind_colour(0)
-        width = 2.6 if t.number in strong else 0.8
+        width, opacity = (2.6, 1.0) if t.number in strong else (0.8, 0.45)
         trace.update(name=f"Trial {t.number}", line={"color": colour, "width": width}, marker={"size": 4})
-        trace.update(opacity=1.0 if t.number in strong else 0.45)
+        trace.update(opacity=opacity)
     frame(figure, "Optimiser steps of the trial", "Dev objective (selection)")
     heights = sorted(v for trial in study.trials for v in trial.intermediate_values.values())
     figure.update_yaxes(range=span(heights, ()))
     part = f" Drawn: {len(drawn):,} of {len(drawable):,} trials." if len(drawn) < len(drawable) else ""
-    caption = (
-        f"Dev objective of the trials at each rung; grey ones were stopped. Strong: the best of each size. {DIVERGED}"
-    )
-    return SearchFigure("curves", "Learning curves", caption + part, figure)
+    caption = "Dev objective of the trials at each rung; grey ones were stopped. Strong: the best of each size."
+    return plot_of("curves", "Learning curves", f"{caption} {DIVERGED}{part}", figure)
 
 
-def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
+def _front(complete: Sequence[TrialRecord]) -> list[Plot]:
     """The front of a search with several objectives; none where all trials are equal in all but one."""
     valued = [t for t in complete if len(t.values) > 1]
     names = [name for name in OBJECTIVES if all(finite(t.values.get(name)) is not None for t in valued)]
@@ -125,8 +111,8 @@ def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
     if len(names) < 2 or QUALITY not in names:
         return []
     cost = next(name for name in names if name != QUALITY)
-    directions = [OBJECTIVES[name].direction for name in names]
-    study = _study(valued, {}, [[t.values[name] for name in names] for t in valued], directions)
+    study = optuna.create_study(directions=[OBJECTIVES[name].direction for name in names])
+    study.add_trials([create_trial(values=[t.values[name] for name in names]) for t in valued])
     places = names.index(cost), names.index(QUALITY)
     titles = [f"{cost.capitalize()}, {OBJECTIVES[cost].unit}", "Dev quality (selection)"]
     figure = optuna.visualization.plot_pareto_front(
@@ -137,72 +123,56 @@ def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
     front.marker = {"color": kind_colour(0), "size": 11}
     frame(figure)
     if cost == "bytes":
-        doubling_ticks(figure, [int(trial.values[places[0]]) for trial in study.trials])
+        doubling_ticks(figure, [int(t.values[cost]) for t in valued])
     caption = (
         f"Completed trials: dev quality (selection) against {OBJECTIVES[cost].help.lower()}. Large marks are the front over "
         f"{' and '.join(names)}: no other trial is at least as good in all of them, and better in one."
     )
-    return [SearchFigure("front", "The front of the search", caption, _thinned(figure))]
+    return [plot_of("front", "The front of the search", caption, _thinned(figure))]
 
 
-def _importance(study: optuna.Study) -> SearchFigure:
+def _importance(complete: Sequence[TrialRecord]) -> Plot | None:
+    """None where all settings or all ranks are the same."""
+    ranks = _ranks(complete)
+    places = sorted(_some(len(complete), MOST_TRIALS))
+    settings = [{plain(name, 24): value for name, value in complete[place].params.items()} for place in places]
+    parameters = _parameters(settings)
+    if not parameters or len({ranks[place] for place in places}) < 2:
+        return None
+    study = optuna.create_study(direction="maximize")
+    for place, values in zip(places, settings, strict=True):
+        own = {name: distribution for name, distribution in parameters.items() if name in values}
+        numbers = {name: isinstance(distribution, FloatDistribution) for name, distribution in own.items()}
+        params = {name: float(values[name]) if numbers[name] else _text(values[name]) for name in own}
+        study.add_trial(create_trial(params=params, distributions=own, value=ranks[place]))
     figure = optuna.visualization.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
     figure.update_traces(marker={"color": kind_colour(0)}, hoverinfo="skip", hovertemplate=None)
     frame(figure, "Importance", "")
     figure.update_xaxes(showgrid=True, range=[0, 1.15 * max(figure.data[0].x)])
     caption = (
-        f"PED-ANOVA of {len(study.trials):,} completed trials: how much each hyper-parameter decides whether a trial is "
+        f"PED-ANOVA of {len(places):,} completed trials: how much each hyper-parameter decides whether a trial is "
         "among the best tenth of those of as many bytes."
     )
-    return SearchFigure("importance", "Which hyper-parameters matter", caption, figure)
+    return plot_of("importance", "Which hyper-parameters matter", caption, figure)
 
 
-def _study(
-    trials: Sequence[TrialRecord],
-    parameters: dict[str, BaseDistribution],
-    values: Sequence[Sequence[float]],
-    directions: Sequence[str] = ("maximize",),
-) -> optuna.Study:
-    """A study of completed trials with these objectives."""
-    study = optuna.create_study(directions=list(directions))
-    for t, of_trial in zip(trials, values, strict=True):
-        params = {name: _fit(value, parameters[name]) for name, value in _params(t).items() if name in parameters}
-        distributions = {name: parameters[name] for name in params}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, values=list(of_trial)))
-    return study
-
-
-def _parameters(trials: Sequence[TrialRecord]) -> dict[str, BaseDistribution]:
-    """Return a distribution for each hyper-parameter that differs: the range or the choices of what the trials had."""
+def _parameters(settings: Sequence[dict[str, Any]]) -> dict[str, BaseDistribution]:
+    """A distribution for each hyper-parameter that differs: the range or the choices of what the trials had."""
     found: dict[str, BaseDistribution] = {}
-    for name in dict.fromkeys(name for t in trials for name in _params(t)):
-        values = [params[name] for params in map(_params, trials) if name in params]
-        if all(_is_number(value) for value in values):
-            rising = sorted(map(float, values))
+    for name in dict.fromkeys(name for values in settings for name in values):
+        present = [values[name] for values in settings if name in values]
+        if all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e100 for v in present):
+            rising = sorted(map(float, present))
             low, middle, high = rising[0], rising[len(rising) // 2], rising[-1]
             if low < high:
                 found[name] = FloatDistribution(low, high, log=0 < 10 * low < high and middle < (low + high) / 4)
-        elif len(texts := sorted({_text(value) for value in values})) > 1:
+        elif len(texts := sorted({_text(value) for value in present})) > 1:
             found[name] = CategoricalDistribution(texts)
     return found
 
 
-def _params(trial: TrialRecord) -> dict[str, Any]:
-    """The hyper-parameters under names that a figure shows letter for letter."""
-    return {plain(name, 24): value for name, value in trial.params.items()}
-
-
-def _fit(value: Any, distribution: BaseDistribution) -> Any:
-    return float(value) if isinstance(distribution, FloatDistribution) else _text(value)
-
-
 def _text(value: Any) -> str:
     return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str), 24)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether an axis can place it: no switch, and nothing of hundreds of digits."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
 
 
 def _objective(trial: TrialRecord) -> float | None:
@@ -216,32 +186,29 @@ def _last(trial: TrialRecord) -> float:
     return float("-inf") if value is None else value
 
 
-def _size(trial: TrialRecord) -> tuple[str, str, int]:
-    """What trials have in common whose objectives compare: the method, the student, the bytes of a vector."""
-    return trial.method, *trial.group
-
-
 def _size_names(trials: Sequence[TrialRecord]) -> list[str]:
-    """Each trial's size in words."""
+    """What trials have in common whose objectives compare, in words: the method, the student, the bytes of a vector."""
     several = len({t.method for t in trials}) > 1
-    names = []
-    for method, student, size in map(_size, trials):
-        names.append(", ".join(filter(None, (method if several else "", student, f"{size:,} bytes"))))
-    return names
+    return [
+        ", ".join(filter(None, (t.method if several else "", t.group.student, f"{t.group.bytes:,} bytes")))
+        for t in trials
+    ]
 
 
 def _ranks(trials: Sequence[TrialRecord]) -> list[float]:
     """The share of the trials of its size that each is at least as good as, in percent."""
-    members: dict[tuple[str, str, int], list[float]] = {}
-    for t in trials:
-        members.setdefault(_size(t), []).append(_last(t))
-    rising = {size: sorted(values) for size, values in members.items()}
-    return [100 * bisect_right(rising[_size(t)], _last(t)) / len(rising[_size(t)]) for t in trials]
+    names = _size_names(trials)
+    rising: dict[str, list[float]] = {}
+    for value, name in sorted(zip(map(_last, trials), names, strict=True)):
+        rising.setdefault(name, []).append(value)
+    return [
+        100 * bisect_right(rising[name], _last(t)) / len(rising[name]) for t, name in zip(trials, names, strict=True)
+    ]
 
 
-def _some(count: int, most: int) -> list[int]:
+def _some(count: int, most: int) -> set[int]:
     """So many places of so many, by a fixed draw: every k-th trial may have one size alone."""
-    return sorted(random.Random(0).sample(range(count), min(count, most)))
+    return set(random.Random(0).sample(range(count), min(count, most)))
 
 
 def _thinned(figure: go.Figure) -> go.Figure:

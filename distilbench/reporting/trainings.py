@@ -4,60 +4,32 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 
-DIAGNOSTICS = {"effective_rank": "Effective rank", "variance": "Variance"}
-"""Rung metrics that tell a collapsed student: columns of the trial table where a trial has them."""
-
-
-class TrialTable(NamedTuple):
-    """The trials of the search worth listing. `total` and `states` count all of them, listed or not.
-
-    `confirmations`: trainings that repeat one of them with another seed; they are counted only here.
-    `diagnostics` are the keys of DIAGNOSTICS that a rung of any trial has.
-    """
-
-    shown: tuple[TrialRecord, ...]
-    total: int
-    states: Mapping[str, int]
-    confirmations: int
-    diagnostics: tuple[str, ...]
-
 
 def unique_trials(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[TrialRecord, ...]:
-    """The trials by run (in order of appearance), number and seed; of a trial recorded twice, the last record."""
+    """The trials by run (in order of appearance), number and seed; of a trial recorded twice, the last record.
+
+    Its number alone does not tell a trial where a run has several seeds or methods.
+    """
     latest: dict[str, dict[str, TrialRecord]] = {}
     for record in records:
-        if isinstance(
-            record, TrialRecord
-        ):  # its number alone does not tell it where a run has several seeds or methods
+        if isinstance(record, TrialRecord):
             key = [record.number, record.seed, record.method, record.dim, record.params]
             latest.setdefault(record.run, {})[json.dumps(key, sort_keys=True, default=str)] = record
     return tuple(t for trials in latest.values() for t in sorted(trials.values(), key=lambda t: (t.number, t.seed)))
 
 
-def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) -> TrialTable:
-    """All trials when there are at most `limit`; else those with the highest objective and a sixth without any."""
-    distinct = unique_trials(records)
-    trials = tuple(t for t in distinct if not t.confirms)
+def listed_trials(records: Iterable[TrialRecord | ScoreRecord], limit: int) -> tuple[TrialRecord, ...]:
+    """The trials of the search when there are at most `limit`; else those with the highest objective, a sixth without any."""
+    trials = tuple(t for t in unique_trials(records) if not t.confirms)
     ranked = sorted((t for t in trials if finite(t.objective) is not None), key=lambda t: -(t.objective or 0.0))
     silent = [t for t in trials if finite(t.objective) is None][: limit // 6]
     listed = {id(t) for t in (*ranked[: limit - len(silent)], *silent)}
-    shown = trials if len(trials) <= limit else tuple(t for t in trials if id(t) in listed)
-    present = {key for t in trials for rung in t.rungs for key in rung.metrics}
-    states = Counter(str(t.state) for t in trials)
-    diagnostics = tuple(key for key in DIAGNOSTICS if key in present)
-    return TrialTable(shown, len(trials), states, len(distinct) - len(trials), diagnostics)
-
-
-def last_metric(trial: TrialRecord, key: str) -> float | None:
-    """The metric at the trial's last rung; None where that rung has none or it is not finite."""
-    return finite(trial.rungs[-1].metrics.get(key)) if trial.rungs else None
+    return trials if len(trials) <= limit else tuple(t for t in trials if id(t) in listed)
 
 
 class Trainings:

@@ -20,10 +20,9 @@ from distilbench.evaluation.sts import spearman
 from distilbench.records import AS_IT_CAME, append_records, read_records
 from distilbench.reporting import page
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.choice import ServingBudget, best_under
-from distilbench.reporting.code_overlap import below_overlap
+from distilbench.reporting.choice import ServingBudget, answer, best_under
 from distilbench.reporting.comparison import dev_comparison
-from distilbench.reporting.recommendation import answer
+from distilbench.reporting.serving import below_overlap
 
 
 def with_dev(record, value):

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from distilbench.reporting.choice import answer
 
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import report_from, write_report
-from distilbench.reporting.recommendation import answer
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.chrome.service import Service  # noqa: E402

@@ -11,9 +11,8 @@ import plotly.graph_objects as go
 from plotly.basedatatypes import BaseTraceType
 
 from distilbench.reporting import page
-from distilbench.reporting.colours import DARK_OF, LIGHT
+from distilbench.reporting.drawing import DARK_OF, LIGHT, plot_of
 from distilbench.reporting.pages import BUNDLE, plotly_script
-from distilbench.reporting.plots import plot_of
 
 NOTE = BUNDLE.with_name("PLOTLY.md")
 

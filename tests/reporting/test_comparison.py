@@ -155,8 +155,8 @@ def test_other_test_pairs_are_not_compared(study: Study) -> None:
     study.add("other gold", 0.1, gold={**GOLD, "STSB": GOLD["STSB"][::-1].copy()})
     ties = study.ties()
     assert study.groups() == {"one": "a", "two": "a"} or study.groups() == {"other gold": "a"}
-    assert len(ties.ties) + len(ties.other_items) == 3 and ties.other_items
-    assert any("test items are not those" in notice for notice in tie_notices(ties))
+    assert len(ties.ties) + len(ties.without) == 3 and ties.without
+    assert any("of other test items" in notice for notice in tie_notices(ties))
 
 
 def test_records_alone_have_no_groups(study: Study, tmp_path: Path) -> None:

@@ -225,10 +225,10 @@ def test_what_fails_half_way_leaves_what_was_there(run, tmp_path, monkeypatch, e
     assert export(run, "--bytes", "64", "--to", out).exit_code == 0
     before = {name: (out / name).read_bytes() for name in names(out)}
 
-    def fail(card):
+    def fail(*arguments):
         raise error
 
-    monkeypatch.setattr(module, "render_card", fail)
+    monkeypatch.setattr(module, "model_card", fail)
     result = export(run, "--bytes", "8", "--to", out)
     assert result.exit_code != 0
     if isinstance(error, OSError):

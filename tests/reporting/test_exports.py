@@ -14,11 +14,10 @@ from markdown_it import MarkdownIt
 from distilbench.records import Score
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, Tie
-from distilbench.reporting.exports import Report, csv_text, write_exports
+from distilbench.reporting.exports import Report, csv_text, student_table, write_exports
 from distilbench.reporting.frame import board_frame
 from distilbench.reporting.markdown import escaped, one_line
 from distilbench.reporting.page import write_report
-from distilbench.reporting.terminal_summary import student_table
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

@@ -12,9 +12,8 @@ from markdown_it import MarkdownIt
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.records import FROZEN, Score, append_records
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.model_card import Code, compute_card, hub_base, render_card
+from distilbench.reporting.model_card import Code, hub_base, model_card, write_student_cards
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.student_cards import write_student_cards
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import write_json
 
@@ -27,7 +26,7 @@ def card_of(records, name, **more):
     board = leaderboard(records)
     (row,) = (row for row in board.rows if name in (row.name, row.record.record_id))
     seed = row.seeds[-1]
-    return compute_card(board, row, seed, Trainings(records).of(seed.record), Code("load()", **more))
+    return model_card(board, row, seed, Trainings(records).of(seed.record), Code("load()", **more))
 
 
 def html_of(text):
@@ -35,7 +34,7 @@ def html_of(text):
 
 
 def test_the_metadata_is_what_the_hub_reads(make_seeded):
-    card = ModelCard(render_card(card_of(make_seeded(), "MCR2-128-float32", base_model="owner/base")))
+    card = ModelCard(card_of(make_seeded(), "MCR2-128-float32", base_model="owner/base"))
     data = card.data
     assert (data.library_name, data.pipeline_tag) == ("sentence-transformers", "sentence-similarity")
     assert {"distilbench", "mcr2", "sentence-transformers"} <= set(data.tags)
@@ -50,31 +49,26 @@ def test_the_metadata_is_what_the_hub_reads(make_seeded):
 
 
 def test_scores_have_means_intervals_and_retention(make_seeded):
-    card = card_of(make_seeded(), "MCR2-128-int8")
-    assert card.columns == ["This model", "95 % interval", "Mean of 3 seeds", "Teacher", "Of the teacher's"]
-    lines = dict(card.scores)
+    text = card_of(make_seeded(), "MCR2-128-int8")
+    assert "| Score | This model | 95 % interval | Mean of 3 seeds | Teacher | Of the teacher's |" in text
     # this seed 74, the mean 73 ± 4.303 / sqrt 3, the teacher 81; the average is 1.5 below the quality
-    assert lines["Test: STS average"] == ("72.50", "", "71.50 ± 2.48", "79.50", "89.9 %")
-    assert lines["Selection: Dev"] == ("78.00", "", "77.00 ± 2.48", "85.00", "90.6 %")
-    assert "codes: of both sentences in STS" in card.scored and "seed 2" in card.scored
-    assert "One seed" not in " ".join(card.limitations)
+    assert "| Test: STS average | 72.50 |  | 71.50 ± 2.48 | 79.50 | 89.9 % |" in text
+    assert "| Selection: Dev | 78.00 |  | 77.00 ± 2.48 | 85.00 | 90.6 % |" in text
+    assert "codes: of both sentences in STS" in text and "seed 2" in text and "One seed" not in text
 
 
 def test_one_seed_has_its_bootstrap_intervals_and_says_what_is_missing(make_score):
     record = make_score("only", latency_ms=None, demonstration=True)
     scores = [s.model_copy(update={"low": s.value - 1, "high": s.value + 2}) for s in record.scores if s.task == "sts"]
     extra = Score(task="classification", set="MR", split="test", metric="accuracy", variant="all", value=70.0, n=9)
-    card = card_of([record.model_copy(update={"scores": [*scores, extra]})], "only")
-    assert card.columns == ["This model", "95 % interval"]
-    lines = dict(card.scores)
-    assert lines["Test STS: STS12"] == ("67.00", "66.00 to 69.00")
-    assert lines["Classification: MR"] == ("70.00", "")  # no interval is none, not 0
-    told = " ".join(card.limitations)
-    assert "in this form: retrieval, pair tasks." in told and "its latency" in told and "One seed" in told
-    assert "in no commit" in told
-    text = render_card(card)
+    text = card_of([record.model_copy(update={"scores": [*scores, extra]})], "only")
+    assert "| Score | This model | 95 % interval |\n" in text
+    assert "| Test STS: STS12 | 67.00 | 66.00 to 69.00 |" in text
+    assert "| Classification: MR | 70.00 |  |" in text  # no interval is none, not 0
+    assert "in this form: retrieval, pair tasks." in text and "its latency" in text and "One seed" in text
+    assert "in no commit" in text
     assert text.index("**Demonstration only.**") < text.index("## How to load it")
-    assert "Demonstration only" not in render_card(card_of([make_score("real")], "real"))
+    assert "Demonstration only" not in card_of([make_score("real")], "real")
 
 
 def test_hostile_names_stay_text(make_score):
@@ -93,7 +87,7 @@ def test_hostile_names_stay_text(make_score):
         "scores": [s.model_copy(update={"set": HOSTILE}) for s in record.scores],
     }
     record = record.model_copy(update=changes)
-    text = render_card(card_of([record], record.record_id))
+    text = card_of([record], record.record_id)
     card = ModelCard(text)
     assert card.data.library_name == "sentence-transformers" and card.data.get("license") is None
     assert card.data.model_name.startswith("x --- license: mit --- # h <script>")
@@ -163,7 +157,7 @@ def test_what_a_card_says_of_faisss_codes_and_of_a_student_for_a_code(make_score
         model="",
         trial=None,
     )
-    summary = card_of([teacher, peer], "FAISS opq16").summary
+    summary = card_of([teacher, peer], "FAISS opq16")
     assert (
         "kept in 16 bytes (opq16). It is T itself; its vectors are kept in FAISS's own code opq16: product code"
         in summary
@@ -174,5 +168,5 @@ def test_what_a_card_says_of_faisss_codes_and_of_a_student_for_a_code(make_score
     coded = make_score("s", 72.0, record_id="coded", quantisation="int4", bytes_per_vector=16, **common)
     whole = make_score("s", 73.0, record_id="whole", **common)
     records = [teacher, coded, whole]
-    assert "It was trained for the code int4." in card_of(records, "coded").summary
-    assert "It was trained for the code int4, which is another form of it." in card_of(records, "whole").summary
+    assert "It was trained for the code int4." in card_of(records, "coded")
+    assert "It was trained for the code int4, which is another form of it." in card_of(records, "whole")

@@ -7,18 +7,14 @@ import math
 
 import pytest
 
-from distilbench.reporting.plots import search_plots
-from distilbench.reporting.search_figures import search_figures
+from distilbench.reporting.search_figures import search_plots
 
 
 def drawn(records):
     """Figures by name, as the page has them, and their captions."""
-    figures, absent = search_figures(records)
-    return (
-        {f.name: json.loads(f.figure.to_json()) for f in figures},
-        {f.name: f.caption for f in figures},
-        absent,
-    )
+    plots, absent = search_plots(records)
+    figures = {name: json.loads(plot.figure) for name, plot in plots.items()}
+    return figures, {name: plot.caption for name, plot in plots.items()}, absent
 
 
 @pytest.fixture

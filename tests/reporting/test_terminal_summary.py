@@ -7,7 +7,7 @@ from pathlib import Path
 
 from distilbench.records import ScoreRecord
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.terminal_summary import best_students, student_table, terminal_summary
+from distilbench.reporting.exports import best_students, student_table, terminal_summary
 
 
 def seeds(make_score, label: str, qualities: list[float], **changes: object) -> list[ScoreRecord]:

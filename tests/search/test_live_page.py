@@ -11,7 +11,7 @@ from watched import heard, record, tally_of
 from distilbench.events import Event
 from distilbench.progress.file import ProgressFile
 from distilbench.records import append_records
-from distilbench.reporting.live_page import EVERY_S, LivePage
+from distilbench.reporting.page import EVERY_S, LivePage
 from distilbench.storage.files import write_json
 
 

@@ -1,19 +1,24 @@
-"""Quality against bytes and speed: every row a mark that leads to its row, six colours at once, safe for all eyes."""
+"""Quality against bytes and speed: every row a mark that leads to its row, six colours, safe for all eyes; indexes."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 
 import numpy as np
 import pytest
 
-from distilbench.reporting import colours
-from distilbench.reporting.board import leaderboard
-from distilbench.reporting.quality_figures import (
+from distilbench.records import IndexCost
+from distilbench.reporting import drawing
+from distilbench.reporting.board import index_rows, leaderboard
+from distilbench.reporting.board_figures import (
+    compute_index_times,
     compute_quality,
     compute_speed,
+    draw_index_times,
     draw_trade_off,
+    index_times_caption,
     trade_off_caption,
 )
 
@@ -50,7 +55,7 @@ def lab(rgb):
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
+@pytest.mark.parametrize("palette", [drawing.LIGHT, drawing.DARK])
 @pytest.mark.parametrize("eyes", EYES)
 def test_colour_blind_readers_can_tell_the_colours_apart(palette, eyes):
     seen = [lab(np.array(EYES[eyes]) @ linear(colour)) for colour in palette.hues]
@@ -58,9 +63,9 @@ def test_colour_blind_readers_can_tell_the_colours_apart(palette, eyes):
 
 
 def test_no_two_methods_look_alike_and_each_looks_the_same_everywhere():
-    looks = [colours.method_look(method, "student") for method in colours._LOOKS]
+    looks = [drawing.method_look(method, "student") for method in drawing._LOOKS]
     assert len({(look.colour, look.symbol) for look in looks}) == len(looks)
-    assert colours.method_look("own", "student") == colours.method_look("own", "student")
+    assert drawing.method_look("own", "student") == drawing.method_look("own", "student")
 
 
 def test_every_row_is_a_mark_that_leads_to_its_row(make_study):
@@ -124,3 +129,56 @@ def test_times_of_two_devices_do_not_mix_and_are_means_over_seeds(make_score):
     other = make_score().provenance.model_copy(update={"device": "Another CPU"})
     data = speed(*seeds, make_score("b", 71.0, latency_ms=2.0), make_score("c", 72.0, latency_ms=0.1, provenance=other))
     assert sorted((mark.x, mark.row.name) for mark in data.marks) == [(500, "b"), (750, "a")] and data.omitted == 1
+
+
+def index(kind="flat", ms=10.0, recall=100.0, **changes):
+    fields = {"set": "quora", "split": "test", "nlist": None, "nprobe": None, "documents": 100, "queries": 50}
+    fields |= {"build_s": 0.1, "bytes": 2_000_000, "threads": 1, "mrr10": 55.0, "recall100": 90.0}
+    return IndexCost(kind=kind, ms_per_1000_queries=ms, overlap10_with_flat=recall, **(fields | changes))
+
+
+def times(*records, **options):
+    return compute_index_times(index_rows(leaderboard(records)), **options)
+
+
+def test_points_of_the_most_common_conditions(make_score):
+    data = times(
+        make_score("a", indexes=[index(), index("ivf", 2.0, 80.0, nlist=1024, nprobe=5), index(threads=4)]),
+        make_score("b", 70.0, indexes=[index("hnsw", 1.0, 90.0, setting="m=32"), index(batch=1), index(device="cuda")]),
+        make_score("c", 60.0, indexes=[index(set="other"), index(documents=7), index(split="dev")]),
+    )
+    assert [(row.row.name, row.cost.kind, ms, recall) for ms, recall, row in data.points] == [
+        ("a", "flat", 10.0, 100.0),
+        ("a", "ivf", 2.0, 80.0),
+        ("b", "hnsw", 1.0, 90.0),
+    ]
+    assert data.setting == ("quora", "test", 100, 1, None, "cpu") and (data.others, data.omitted) == (6, 0)
+    caption = index_times_caption(data)
+    assert "quora, 100 documents, all queries at once, on 1 thread." in caption
+    assert "not drawn: 6." in caption
+
+
+def test_means_over_seeds_and_values_that_are_missing(make_score):
+    data = times(
+        make_score("a", seed=0, record_id="a0", indexes=[index(ms=1.0)]),
+        make_score("a", seed=1, record_id="a1", indexes=[index(ms=3.0, mrr10=math.nan)]),
+        make_score("b", 70.0, indexes=[index(ms=0.0), index("ivf", math.nan), index("sq8", recall=math.nan)]),
+    )
+    assert [(row.row.name, ms) for ms, _, row in data.points] == [("a", 2.0)]
+    assert "MRR@10 55.00" in draw_index_times(data).data[0].hovertext[0]
+
+
+def test_encoders_further_down_are_left_out_whole(make_score):
+    records = [make_score(f"s{n}", 80.0 - n, indexes=[index(), index("ivf")]) for n in range(5)]
+    data = times(*records, limit=5)
+    assert [row.row.name for *_, row in data.points] == ["s0", "s0", "s1", "s1", "s2"] and data.omitted == 5
+    assert "further down the board, not drawn: 5." in index_times_caption(data)
+
+
+def test_hostile_labels_of_indexes(make_score):
+    hostile = "</script><b>&%{x}"
+    data = times(make_score(hostile, indexes=[index("hnsw", setting=hostile, set=hostile)]))
+    text = draw_index_times(data).to_json()
+    assert "<" not in text
+    (hover,) = json.loads(text)["data"][0]["hovertext"]
+    assert hover.count("&lt;/script&gt;") == 2 and "</script" not in hover

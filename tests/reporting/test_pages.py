@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.encoder_page import commands, score_lines
+from distilbench.reporting.pages import commands, score_lines
 from distilbench.reporting.trainings import Trainings
 
 PARAMS = {"lr": 1e-4, "batch": 256, "activation": "identity"}

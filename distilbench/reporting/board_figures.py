@@ -1,0 +1,287 @@
+"""The figures of the leaderboard: quality against bytes and against speed, and what indexes find in how much time.
+
+Recall of an index is the share of the exact index's first 10 documents that it also returns: what the index loses, and not
+what the encoder does, so indexes of different encoders compare.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from distilbench.codes import FAMILIES, family_of
+from distilbench.reporting.board import DEV, CostRow, Leaderboard, Row, competes, index_rows
+from distilbench.reporting.drawing import (
+    LIGHT,
+    SYMBOLS,
+    Look,
+    Plot,
+    doubling_ticks,
+    frame,
+    kind_colour,
+    log_axis,
+    method_look,
+    plain,
+    plot_of,
+    span,
+)
+from distilbench.reporting.formats import index_setting, short
+from distilbench.reporting.serving import Setting, serving_costs, setting_of, setting_text
+
+LONGEST = 30
+"""Letters of a measure that the figure's height has room for, beside the rest of its axis's title."""
+KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
+"""Indexes in the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""
+MOST_POINTS = 600
+"""Indexes drawn, of the encoders that lead the board."""
+OURS = ("student", "encoder")
+"""Roles of students, and of encoders as they came."""
+Points = tuple[tuple[float, float], ...]
+
+
+class Mark(NamedTuple):
+    """A row of the leaderboard: its test score `y` at its cost `x`. A click leads to the row.
+
+    `merit` is what chooses among marks: the dev score, or where there is none the test score.
+    """
+
+    row: Row
+    x: float
+    y: float
+    merit: float
+
+
+class TradeOff(NamedTuple):
+    """`fronts`: by name the rows of higher dev score than all of less cost. `taken` are the points that the page recommends.
+
+    `device` is where all rows were timed, "" where x is the bytes of a vector. `omitted` rows are not drawn.
+    """
+
+    marks: tuple[Mark, ...]
+    fronts: dict[str, Points]
+    taken: Points
+    score: str
+    device: str
+    omitted: int
+
+
+class IndexTimes(NamedTuple):
+    """Indexes measured in one `setting` (None: there are none), with their ms per 1,000 queries and their recall.
+
+    `others` were measured in other settings, `omitted` more would be points in this one.
+    """
+
+    points: tuple[tuple[float, float, CostRow], ...]
+    setting: Setting | None
+    others: int
+    omitted: int
+
+
+def board_plots(board: Leaderboard, taken: Sequence[Row] = ()) -> dict[str, Plot]:
+    """The figures of the leaderboard that have something to show, by name; `taken` are the rows that the page recommends."""
+    quality, speed = compute_quality(board, taken), compute_speed(board)
+    indexes = compute_index_times(index_rows(board))
+    plots = []
+    if quality.marks:
+        title, caption = "Quality against bytes per vector", trade_off_caption(quality)
+        plots.append(plot_of("quality-bytes", title, caption, draw_trade_off(quality), wide=True))
+    if len(speed.marks) > 1:
+        title, caption = "Quality against sentences per second", trade_off_caption(speed)
+        plots.append(plot_of("quality-speed", title, caption, draw_trade_off(speed)))
+    if indexes.points:
+        title, caption = "What an index finds, and how fast", index_times_caption(indexes)
+        plots.append(plot_of("index-time", title, caption, draw_index_times(indexes)))
+    return {plot.name: plot for plot in plots}
+
+
+def compute_quality(board: Leaderboard, taken: Sequence[Row] = ()) -> TradeOff:
+    """Every row of the largest corpus that has a test score, by bytes; `taken` are the recommended ones."""
+    marks = _marks(board, {row.anchor: row.record.bytes_per_vector for row in board.rows})
+    points = tuple((mark.x, mark.y) for row in taken for mark in marks if mark.row.anchor == row.anchor)
+    return TradeOff(tuple(marks), _fronts(marks, 1), points, board.columns[0].help, "", len(board.rows) - len(marks))
+
+
+def compute_speed(board: Leaderboard) -> TradeOff:
+    """The rows of the largest corpus that have a test score and were timed, on the device that timed most of them."""
+    timed = _marks(board, {a: costs.sentences_per_s.value for a, costs in serving_costs(board).rows.items()})
+    devices = Counter(mark.row.record.provenance.device for mark in timed)
+    device = devices.most_common(1)[0][0] if devices else ""
+    marks = tuple(mark for mark in timed if mark.row.record.provenance.device == device)
+    return TradeOff(marks, _fronts(marks, -1), (), board.columns[0].help, device, len(board.rows) - len(marks))
+
+
+def trade_off_caption(data: TradeOff) -> str:
+    """What the figure shows."""
+    against = f", against sentences per second in batches on one thread of {data.device}" if data.device else ""
+    parts = [
+        f"{data.score}{against}. A click on a mark leads to its row. Lines join those that no "
+        f"{'faster' if data.device else 'smaller'} one beats on dev. The lowest tenth may lie below the axis."
+    ]
+    if data.taken:
+        parts.append("A ring is what is recommended.")
+    if any(mark.row.test.interval for mark in data.marks):
+        parts.append("Bars are 95 % intervals over seeds.")
+    if data.omitted:
+        why = "or timed elsewhere or not at all" if data.device else "or of another corpus"
+        parts.append(f"Not drawn, since without such a score {why}: {data.omitted}.")
+    return " ".join(parts)
+
+
+def draw_trade_off(data: TradeOff) -> go.Figure:
+    """The cost on a logarithmic axis, a look for each method, the fronts as lines, rings around what is recommended."""
+    figure = go.Figure()
+    methods: dict[tuple[str, str], list[Mark]] = {}
+    for mark in data.marks:
+        methods.setdefault((mark.row.record.method, mark.row.record.role), []).append(mark)
+    for key, marks in sorted(methods.items()):
+        _add_marks(figure, method_look(*key), marks)
+    for (name, front), dash in zip(data.fronts.items(), ("solid", "dot"), strict=True):
+        x, y = zip(*front, strict=True) if front else ((), ())
+        line = {"color": LIGHT.ink, "width": 2, "dash": dash}
+        figure.add_scatter(x=x, y=y, mode="lines", name=name, line=line, hoverinfo="skip", showlegend=bool(front))
+    if data.taken:
+        x, y = zip(*data.taken, strict=True)
+        ring = {"symbol": "circle-open", "size": 19, "color": LIGHT.ink, "line": {"width": 2.2}}
+        figure.add_scatter(
+            x=x, y=y, mode="markers", name="recommended", marker=ring, hoverinfo="skip", cliponaxis=False
+        )
+    measure = data.score.split(" x 100")[0]
+    y_title = f"Test {measure}" if len(measure) <= LONGEST else "Test score"
+    frame(figure, "Sentences per second (log scale)" if data.device else "Bytes per vector (log scale)", y_title)
+    if data.device:
+        log_axis(figure)
+    else:
+        doubling_ticks(figure, [int(mark.x) for mark in data.marks])
+    lined = [y for points in (*data.fronts.values(), data.taken) for _, y in points]
+    figure.update_yaxes(range=span(sorted(mark.y for mark in data.marks), lined))
+    return figure
+
+
+def _marks(board: Leaderboard, costs: Mapping[str, float | None]) -> list[Mark]:
+    """The rows of the largest corpus that have a test score and a cost."""
+    marks = []
+    for row in board.rows:
+        cost, y, dev = costs[row.anchor], row.test.value, board.cell(row, DEV).value
+        if cost and y is not None and row.record.compared_on == board.corpora[0]:
+            marks.append(Mark(row, cost, y, y if dev is None else dev))
+    return marks
+
+
+def _fronts(marks: Sequence[Mark], sign: int) -> dict[str, Points]:
+    """By name the front of our rows and that of the others but the teacher; `sign` is -1 where more is better."""
+    roles = {mark.row.record.role for mark in marks}
+    ours = [mark for mark in marks if mark.row.record.role in OURS]
+    baselines = [mark for mark in marks if mark.row.record.role not in OURS and competes(mark.row.record)]
+    name = "students" if "student" in roles else "encoders"
+    return {f"best {name}": _front(ours, sign), "best baselines": _front(baselines, sign)}
+
+
+def _front(marks: Iterable[Mark], sign: int) -> Points:
+    """Chosen on dev: choosing by the test score would flatter methods with more rows."""
+    front: list[Mark] = []
+    for mark in sorted(marks, key=lambda mark: (sign * mark.x, -mark.merit)):
+        if not front or mark.merit > front[-1].merit:
+            front.append(mark)
+    return tuple((mark.x, mark.y) for mark in front)
+
+
+def _add_marks(figure: go.Figure, look: Look, marks: Sequence[Mark]) -> None:
+    """The marks of one method with their intervals."""
+    spreads = [mark.row.test.interval or 0.0 for mark in marks]
+    figure.add_scatter(
+        x=[mark.x for mark in marks],
+        y=[mark.y for mark in marks],
+        customdata=[mark.row.anchor for mark in marks],
+        mode="markers",
+        name=plain(look.name),
+        marker={"color": look.colour, "symbol": look.symbol, "size": 9, "opacity": 0.7},
+        error_y={"array": spreads, "visible": any(spreads), "color": look.colour, "thickness": 1.5, "width": 0},
+        hovertext=[_mark_hover(mark) for mark in marks],
+        hoverinfo="text",
+    )
+
+
+def _mark_hover(mark: Mark) -> str:
+    r, cell = mark.row.record, mark.row.test
+    spread = "" if cell.interval is None else f" ± {cell.interval:.2f} ({cell.seeds} seeds)"
+    kept = "" if cell.retention is None else f" ({cell.retention:.1f} % of teacher)"
+    speed = "" if mark.x == r.bytes_per_vector else f"<br>{short(mark.x)} sentences/s"
+    return (
+        f"<b>{plain(mark.row.name)}</b><br>{plain(r.method)}, {r.role}<br>{cell.value:.2f}{spread}{kept}<br>"
+        f"{r.bytes_per_vector:,} bytes: {r.dim:,} dimensions as {plain(r.quantisation)}{speed}"
+    )
+
+
+def compute_index_times(rows: Sequence[CostRow], limit: int = MOST_POINTS) -> IndexTimes:
+    """Take the rows of `board.index_rows` that were measured in the most common setting, test splits first.
+
+    Beyond `limit` points those of encoders further down the board are left out.
+    """
+    measured = []
+    for row in rows:
+        ms, recall = row.measured["ms_per_1000_queries"].value, row.measured["overlap10_with_flat"].value
+        if ms is not None and ms > 0 and recall is not None:
+            measured.append((ms, recall, row))
+    counts = Counter(setting_of(row.cost) for _, _, row in measured)
+    if not counts:
+        return IndexTimes((), None, 0, 0)
+    common = max(counts, key=lambda s: (counts[s], s[1] == "test", s[2], -s[3]))
+    comparable = [point for point in measured if setting_of(point[2].cost) == common]
+    drawn = tuple(comparable[:limit])
+    return IndexTimes(drawn, common, len(measured) - len(comparable), len(comparable) - len(drawn))
+
+
+def index_times_caption(data: IndexTimes) -> str:
+    """What the figure shows, and in which setting it was measured; "" where no index was measured."""
+    if data.setting is None:
+        return ""
+    parts = [
+        "Share of the exact index's first 10 documents that an index also returns, against its time: "
+        f"{setting_text(data.setting)}. Upper left is better."
+    ]
+    if data.others:
+        parts.append(f"Measured on another set, or with other threads, batches or devices, not drawn: {data.others:,}.")
+    if data.omitted:
+        parts.append(f"Of encoders further down the board, not drawn: {data.omitted:,}.")
+    return " ".join(parts)
+
+
+def draw_index_times(data: IndexTimes) -> go.Figure:
+    """A marker per kind of index, and a colour for the first six, the same in every figure; time on a logarithmic axis."""
+    figure = go.Figure()
+    for i, kind in enumerate(KINDS):
+        points = [point for point in data.points if _family(point[2].cost.kind) == kind]
+        if points:
+            symbol = SYMBOLS[i % len(SYMBOLS)] + ("-open" if i >= len(SYMBOLS) else "")
+            figure.add_scatter(
+                x=[ms for ms, _, _ in points],
+                y=[recall for _, recall, _ in points],
+                mode="markers",
+                name=kind,
+                marker={"color": kind_colour(i), "symbol": symbol, "size": 8, "opacity": 0.7},
+                hovertext=[_index_hover(*point) for point in points],
+                hoverinfo="text",
+            )
+    frame(figure, "ms per 1,000 queries (log scale)", "Exact first 10 found, %")
+    log_axis(figure)
+    return figure
+
+
+def _family(kind: str) -> str:
+    named = family_of(kind)
+    return named[0] if named else kind
+
+
+def _index_hover(ms: float, recall: float, index: CostRow) -> str:
+    record, cost = index.row.record, index.cost
+    setting = f", {plain(index_setting(cost))}" if index_setting(cost) else ""
+    mrr10, size = index.measured["mrr10"].value, index.measured["bytes"].value
+    more = [f"MRR@10 {mrr10:.2f}"] if mrr10 is not None else []
+    more += [f"{size / 1e6:,.3g} MB"] if size is not None else []
+    return (
+        f"<b>{plain(index.row.name)}</b><br>{record.dim:,} dimensions<br>{cost.kind}{setting}<br>"
+        f"{recall:.1f} % of the exact 10, {ms:,.3g} ms<br>{', '.join(more)}"
+    )
