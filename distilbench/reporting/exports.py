@@ -173,10 +173,10 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
     if not rows:
         return ["No student was scored."]
     columns = filled((column for column in board_columns(board) if "terminal" in column.on), rows)
-    titles = [" " + column.title.replace("\u00a0", " ") for column in columns]
+    titles = [column.title.replace("\u00a0", " ") for column in columns]
     cells = [_cells(row, columns) for row in rows]
     frame = pd.DataFrame([own[1:] for own in cells], index=[own[0] for own in cells], columns=titles)
-    return frame.to_string().splitlines()
+    return frame.to_string(col_space=[len(title) + 1 for title in titles]).splitlines()
 
 
 def best_students(board: Leaderboard) -> list[Row]:

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from distilbench.reporting.choice import answer
 
 from distilbench.reporting.board import leaderboard
+from distilbench.reporting.choice import answer
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import report_from, write_report
 
