@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distilbench.reporting.live_page import LivePage
 from driver import kill_copy
 from rich.console import Console
 
@@ -26,6 +25,7 @@ from distilbench.commands import method_sweep
 from distilbench.commands import sweep as sweeps
 from distilbench.prepare import stage
 from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.page import LivePage
 from distilbench.search.run_trials import _Recorder, write_missing_records
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.remote import Remote, files_in
