@@ -129,7 +129,6 @@ def test_every_score_of_a_test_split_has_an_interval_and_its_items(evaluated: Pa
 def test_the_page_has_it_all(evaluated: Path) -> None:
     page = (evaluated / "reports" / "e" / "index.html").read_text()
     for heading in (
-        "Beside wide",
         "What the encoders cost",
         "Index cost",
         "Classification",
