@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from distilbench.cluster.stored_runs import NO_TRAININGS, WITHOUT_STUDENTS, loca
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import Best, best_of_runs
-from distilbench.reporting.board import Leaderboard, leaderboard
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.trainings import unique_trials
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from distilbench.evaluation.faiss_codes import Code
+
+PARAMETER = "param_"
+"""Before the name of a hyper-parameter that is called as another column is."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,15 @@ class Run:
     def trials(self) -> pd.DataFrame:
         """A row for each trial, and each training that confirms one: state, scores, time, hyper-parameters.
 
+        `dev` and `dev_pca` are x 100, of the student and of PCA with as many dimensions or bytes. `seconds` are those of
+        the training. A sweep with several objectives has a column for each: `objective_bytes`.
+
         Raises:
             InputError: nothing is there, or a record cannot be read.
         """
-        from distilbench.api.frames import trial_frame
+        import pandas as pd
 
-        return trial_frame(unique_trials(self._records()))
+        return pd.DataFrame([_trial(record) for record in unique_trials(self._records())])
 
     def scores(self) -> pd.DataFrame:
         """A row for each encoder and code of the leaderboard, with all its scores and costs.
@@ -80,7 +87,7 @@ class Run:
         """
         from distilbench.reporting.frame import board_frame
 
-        return board_frame(self._board())
+        return board_frame(leaderboard(self._records()))
 
     def front(self) -> pd.DataFrame:
         """The rows of `scores` that no other one beats in both bytes and test score, the smallest first.
@@ -168,5 +175,23 @@ class Run:
             raise InputError(f"{self.place}: no such folder; expected that of a run, such as runs/NAME")
         return read_runs([folder])
 
-    def _board(self) -> Leaderboard:
-        return leaderboard(self._records())
+
+def _trial(record: TrialRecord) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        "run": record.run,
+        "method": record.method,
+        "trial": record.number,
+        "seed": record.seed,
+        "confirms": record.confirms,
+        "state": record.state,
+        "reason": record.reason,
+        "dim": record.dim,
+        "bytes": record.group.bytes,
+        "objective": record.objective,
+        "dev": record.dev,
+        "dev_pca": record.dev_pca,
+        "steps": record.rungs[-1].step if record.rungs else 0,
+        "seconds": math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs),
+        **{f"objective_{name}": value for name, value in record.values.items()},
+    }
+    return columns | {PARAMETER * (name in columns) + name: value for name, value in record.params.items()}

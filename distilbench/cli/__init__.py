@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from distilbench.cli.options import takes
+from distilbench.cli.options import S, takes
 from distilbench.settings.commands import (
     BestSettings,
     CompareSettings,
@@ -31,6 +32,11 @@ app = typer.Typer(
 )
 
 
+def _command(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
+    """Makes a function a command with the options of `settings`."""
+    return lambda function: app.command()(takes(settings)(function))
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
@@ -48,8 +54,7 @@ def main(
     """Find the best small sentence encoder for your data and budget."""
 
 
-@app.command()
-@takes(SweepSettings)
+@_command(SweepSettings)
 def sweep(settings: SweepSettings) -> None:
     """Sweep a method's hyper-parameters and publish the leaderboard. The same command again continues a sweep."""
     from distilbench.commands.sweep import sweep as run
@@ -57,8 +62,7 @@ def sweep(settings: SweepSettings) -> None:
     _leaderboard(run(settings, Console(soft_wrap=True)))
 
 
-@app.command()
-@takes(PlanSettings)
+@_command(PlanSettings)
 def plan(settings: PlanSettings) -> None:
     """Print how long a larger sweep will take, from the times of a small one that is finished."""
     from distilbench.cluster.stored_runs import ONLY_RECORDS, local_runs
@@ -70,8 +74,7 @@ def plan(settings: PlanSettings) -> None:
         write_json(settings.json_file, planned)
 
 
-@app.command()
-@takes(CompareSettings)
+@_command(CompareSettings)
 def compare(settings: CompareSettings) -> None:
     """Train named configurations (rows of a paper, or your own) over several seeds, and publish the leaderboard."""
     from distilbench.commands.compare import compare as run
@@ -79,8 +82,7 @@ def compare(settings: CompareSettings) -> None:
     _leaderboard(run(settings, Console(soft_wrap=True)))
 
 
-@app.command()
-@takes(PrepareSettings)
+@_command(PrepareSettings)
 def prepare(settings: PrepareSettings) -> None:
     """Augment, encode with the teacher and tokenise, into the store where a sweep finds it. Interrupted, it goes on."""
     from distilbench.commands.prepare import prepare as run
@@ -91,8 +93,7 @@ def prepare(settings: PrepareSettings) -> None:
         write_json(settings.json_file, description)
 
 
-@app.command()
-@takes(EvaluateSettings)
+@_command(EvaluateSettings)
 def evaluate(settings: EvaluateSettings) -> None:
     """Score encoders, trained here or not, on every set, and publish the leaderboard. Repeated, it goes on."""
     from distilbench.commands.evaluate import evaluate as run
@@ -100,8 +101,7 @@ def evaluate(settings: EvaluateSettings) -> None:
     _leaderboard(run(settings, Console(soft_wrap=True)))
 
 
-@app.command()
-@takes(ReportSettings)
+@_command(ReportSettings)
 def report(settings: ReportSettings) -> None:
     """Write one leaderboard from the records of one or more runs, or build a report again from its file of records."""
     from distilbench.commands.report import report as run
@@ -109,8 +109,7 @@ def report(settings: ReportSettings) -> None:
     _leaderboard(run(settings))
 
 
-@app.command()
-@takes(BestSettings)
+@_command(BestSettings)
 def best(settings: BestSettings) -> None:
     """Name the best student within a budget: chosen by its dev score, in any quantisation."""
     from distilbench.cluster.stored_runs import local_runs
@@ -125,8 +124,7 @@ def best(settings: BestSettings) -> None:
     print(best_row.text())  # noqa: T201
 
 
-@app.command()
-@takes(ExportSettings)
+@_command(ExportSettings)
 def export(settings: ExportSettings) -> None:
     """Write a student as a sentence-transformers folder with a model card: the best within a budget, or a named one."""
     from distilbench.cluster.stored_runs import local_runs
@@ -138,8 +136,7 @@ def export(settings: ExportSettings) -> None:
     print(run(runs, settings.to, budget, student=named, seed=seed, onnx=settings.onnx).text())  # noqa: T201
 
 
-@app.command()
-@takes(IndexSettings)
+@_command(IndexSettings)
 def index(settings: IndexSettings) -> None:
     """Encode documents with a student, and write the FAISS index of their codes. Interrupted, it goes on."""
     from distilbench.commands.index import index as run
@@ -147,8 +144,7 @@ def index(settings: IndexSettings) -> None:
     print(run(settings, Console(soft_wrap=True)).text())  # noqa: T201
 
 
-@app.command()
-@takes(ReproduceSettings)
+@_command(ReproduceSettings)
 def reproduce(settings: ReproduceSettings) -> None:
     """Train a recorded trial again, beside the run, and compare every dev metric. Exit status 1: it comes out otherwise."""
     from distilbench.commands.reproduce import reproduce as run
@@ -158,8 +154,7 @@ def reproduce(settings: ReproduceSettings) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
-@takes(StatusSettings)
+@_command(StatusSettings)
 def status(settings: StatusSettings) -> None:
     """How far a sweep is, from another terminal: its stage, trials, best students, failures, time left."""
     import time
@@ -179,8 +174,7 @@ def status(settings: StatusSettings) -> None:
         time.sleep(10 if is_uri(settings.run) else 2)
 
 
-@app.command()
-@takes(MethodsSettings)
+@_command(MethodsSettings)
 def methods(settings: MethodsSettings) -> None:
     """List the methods: what each trains, what data it needs, its paper; of one also its hyper-parameters."""
     from distilbench.commands.methods import print_methods

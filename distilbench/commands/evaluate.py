@@ -77,6 +77,7 @@ class Evaluation:
         self.store = ArtifactStore(settings.store)
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
         self.searching = RetrievalOptions(settings.index_specs)
+        self.measured = [[str(index) for index in settings.index_specs], settings.cost]
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
     def score(self, spec: EncoderSpec, role: Role) -> None:
@@ -87,14 +88,16 @@ class Evaluation:
         """
         whole = spec.width()
         widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
-        how = self._how(spec)
-        identities = {
-            (w, q): self._identity(spec, how, role if w == whole else "encoder", w, q)
-            for w in widths
-            for q in self.quantisations
-            if q == "float32" or not not_possible(q, w)
-        }
-        missing = {w for (w, _), identity in identities.items() if identity["record_id"] not in self.known}
+        common = self._identity(spec)
+        identities: dict[tuple[int, Quantisation], dict[str, Any]] = {}
+        for width in widths:
+            label, row_role = (spec.title, role) if width == whole else (f"{spec.title} d={width}", "encoder")
+            for kind in self.quantisations:
+                if kind == "float32" or not not_possible(kind, width):
+                    own = {"label": label, "role": row_role, "dim": width, "quantisation": kind}
+                    identity = fingerprint([common, own, self.measured])
+                    identities[width, kind] = {**common, **own, "record_id": identity, "source": spec.name}
+        missing = {width for (width, _), row in identities.items() if row["record_id"] not in self.known}
         if not missing:
             return
         vectors = self._vectors(spec)
@@ -103,12 +106,11 @@ class Evaluation:
         prompts = Prompts.of(spec).described() if spec.by_role else {}
         sets, own_head = sets_of_data(self.data), functools.partial(_pair_head_scores, spec, self.data)
         for row in encoder_rows(vectors, sets, [w for w in widths if w in missing], codes, self.searching, own_head):
-            identity = identities[row.width, row.quantisation]
-            if identity["record_id"] in self.known:
+            if identities[row.width, row.quantisation]["record_id"] in self.known:
                 continue
             own_cost = cost if (row.width, row.quantisation) == (whole, "float32") else None
             record = ScoreRecord(
-                **identity,
+                **identities[row.width, row.quantisation],
                 bytes_per_vector=row.bytes_per_vector,
                 parameters=parameters,
                 scores=row.scores,
@@ -125,6 +127,31 @@ class Evaluation:
             append_records(self.run / SCORES, [record])
             self.known[record.record_id] = record
             self.console.print(_line(record, self.called(record)), markup=False)
+
+    def _identity(self, spec: EncoderSpec) -> dict[str, Any]:
+        """What all rows of a model have in common; how it reads text stands for hyper-parameters."""
+        settings, corpus = self.settings, self.data.corpus
+        prompts = {"query_prompt": spec.query_prompt, "document_prompt": spec.document_prompt}
+        how = {
+            "weights": fingerprint(spec.identity()),
+            "prompt": spec.prompt,
+            **{name: prompt for name, prompt in prompts.items() if prompt is not None},
+            "max_tokens": spec.max_tokens,
+            "kinds": list(settings.tasks),
+            **({"backend": settings.backend} if settings.backend != "torch" else {}),
+        }
+        return {
+            "run": self.run.name,
+            "method": "encoder",
+            "teacher": settings.teacher_encoder.title if settings.teacher_encoder else "",
+            "start": AS_IT_CAME,
+            "trial": None,
+            "hyperparameters": how,
+            "seed": 0,
+            "corpus": corpus.name,
+            "corpus_fingerprint": self.data.fingerprint,
+            "demonstration": corpus.demonstration,
+        }
 
     def called(self, record: ScoreRecord) -> str:
         """The record's name, which tells it from those of every model of the evaluation."""
@@ -149,61 +176,26 @@ class Evaluation:
 
         return lambda width: [code(kind, width) for kind in kinds if not not_possible(kind, width)]
 
-    def _how(self, spec: EncoderSpec) -> dict[str, Any]:
-        """How the model reads text, for its records."""
-        settings = self.settings
-        prompts = {"query_prompt": spec.query_prompt, "document_prompt": spec.document_prompt}
-        return {
-            "weights": fingerprint(spec.identity()),
-            "prompt": spec.prompt,
-            **{name: prompt for name, prompt in prompts.items() if prompt is not None},
-            "max_tokens": spec.max_tokens,
-            "kinds": list(settings.tasks),
-            **({"backend": settings.backend} if settings.backend != "torch" else {}),
-        }
-
-    def _identity(
-        self, spec: EncoderSpec, how: dict[str, Any], role: Role, width: int, kind: Quantisation
-    ) -> dict[str, Any]:
-        settings, corpus = self.settings, self.data.corpus
-        identity = {
-            "run": self.run.name,
-            "label": spec.title + (f" d={width}" if width < spec.width() else ""),
-            "role": role,
-            "method": "encoder",
-            "dim": width,
-            "teacher": settings.teacher_encoder.title if settings.teacher_encoder else "",
-            "start": AS_IT_CAME,
-            "trial": None,
-            "hyperparameters": how,
-            "seed": 0,
-            "corpus": corpus.name,
-            "corpus_fingerprint": self.data.fingerprint,
-            "demonstration": corpus.demonstration,
-            "quantisation": kind,
-        }
-        measured = [[str(i) for i in settings.index_specs], settings.cost]
-        return {**identity, "record_id": fingerprint([identity, measured]), "source": spec.name}
-
     def _vectors(self, spec: EncoderSpec) -> Vectors:
-        data = self.data
+        data, width = self.data, spec.width()
         rows = data.rows_by_kind()
         if not self.settings.quantisations:
             rows.pop("calibration")
-        queries = {"queries": rows.pop("queries")} if data.by_role and "queries" in rows else {}
-        width = spec.width()
+        queries = rows.pop("queries", None) if data.by_role else None  # these are read with a prompt of their own
+        reads = {"sentences": (PLAIN, np.unique(np.concatenate([*rows.values(), *_NO_ROWS])))}
+        if queries is not None:
+            reads["queries"] = (QUERY, queries)
         vectors_ND = np.empty((len(data.corpus.sentences), width), dtype=np.float32)
-        for name, of_name in {"sentences": np.unique(np.concatenate([*rows.values(), *_NO_ROWS])), **queries}.items():
-            if not len(of_name):
+        for name, (role, of_role) in reads.items():
+            if not len(of_role):
                 continue
-            text = [data.corpus.sentences[int(row)] for row in of_name]
-            reads = spec.reading(QUERY if name == "queries" else PLAIN)
-            vectors = self._encode(reads, text, fingerprint(text), f"{spec.title}, {name}")
+            text = [data.corpus.sentences[int(row)] for row in of_role]
+            vectors = self._encode(spec.reading(role), text, fingerprint(text), f"{spec.title}, {name}")
             if vectors.width != width:
                 raise InputError(
                     f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {width}"
                 )
-            vectors_ND[of_name] = vectors.block(0, len(of_name))
+            vectors_ND[of_role] = vectors.block(0, len(of_role))
         by = spec.reading(DOCUMENT)
         documents = [
             self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches

@@ -19,16 +19,19 @@ def print_methods(console: Console, name: str | None = None) -> None:
     Raises:
         InputError: there is no method of that name.
     """
+    rows: list[tuple[str, ...]] = []
     if name is None:
-        table = _table("--method", "")
-        for method_name in method_names():
-            table.add_row(method_name, " ".join(description(get_method(method_name)).split()))
-        console.print(table)
+        rows = [(method_name, " ".join(description(get_method(method_name)).split())) for method_name in method_names()]
+        console.print(_table(("--method", ""), rows))
         console.print("distilbench methods METHOD lists its hyper-parameters, such as distilbench methods hpd.")
         return
     method = get_method(name)
     console.print(description(method), markup=False, highlight=False)
-    console.print(_parameters(method))
+    for field_name, field in method.params_type.model_fields.items():
+        default = "" if field.is_required() else str(field.default)
+        text = (field.description or "").split("\n\n")[0].replace("\n", " ")
+        rows.append((field.alias or field_name, _values(field), default, text))
+    console.print(_table(("hyper-parameter", "values", "default", ""), rows))
 
 
 def description(method: type[Method]) -> str:
@@ -36,19 +39,12 @@ def description(method: type[Method]) -> str:
     return (inspect.getdoc(method) or "").partition("\n\n")[2]
 
 
-def _parameters(method: type[Method]) -> Table:
-    table = _table("hyper-parameter", "values", "default", "")
-    for name, field in method.params_type.model_fields.items():
-        default = "" if field.is_required() else str(field.default)
-        description = (field.description or "").split("\n\n")[0].replace("\n", " ")
-        table.add_row(field.alias or name, _values(field), default, description)
-    return table
-
-
-def _table(*columns: str) -> Table:
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, no_wrap=column in ("--method", "hyper-parameter"))
+        table.add_column(column, no_wrap=column == columns[0])
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -56,9 +52,7 @@ def _values(field: FieldInfo) -> str:
     """The values of a hyper-parameter: its type, or its choices, and its limits."""
     annotation: Any = field.annotation
     kind = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    kind = kind.replace("typing.", "").removeprefix("Literal")
-    signs = (("ge", "at least "), ("gt", "above "), ("le", "at most "), ("lt", "below "))
-    limits = [
-        f"{sign}{getattr(limit, bound):g}" for limit in field.metadata for bound, sign in signs if hasattr(limit, bound)
-    ]
-    return " ".join([kind.replace("'", "").strip("[]"), ", ".join(limits)]).strip()
+    kind = kind.replace("typing.", "").removeprefix("Literal").replace("'", "").strip("[]")
+    signs = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    limits = [f"{signs[b]} {getattr(limit, b):g}" for limit in field.metadata for b in signs if hasattr(limit, b)]
+    return f"{kind} {', '.join(limits)}".strip()

@@ -29,11 +29,7 @@ class OutputFolder:
     kept: Path | None = None
 
     def check(self) -> None:
-        """Refuse a place that holds, or lies in, something of somebody's.
-
-        Raises:
-            InputError: it does; it says what.
-        """
+        """Refuse a place that holds, or lies in, something of somebody's."""
         target, why = self.folder.absolute(), ""
         kept = self.kept and self.kept.resolve()
         if kept and (target.resolve().is_relative_to(kept) or kept.is_relative_to(target.resolve())):
@@ -65,11 +61,7 @@ class OutputFolder:
 
     @contextmanager
     def written(self) -> Iterator[Path]:
-        """Give a folder to write into, which takes its place when the block ends well; an earlier one is deleted then.
-
-        Raises:
-            InputError: it cannot be written, or something is in its place by now.
-        """
+        """Give a folder to write into, which takes its place when the block ends well; an earlier one is deleted then."""
         target = self.folder.absolute()
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

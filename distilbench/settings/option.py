@@ -89,31 +89,23 @@ def _first_error(settings: type[Settings], error: ValidationError) -> str:
     return f"{option_name(name, field)} {text}: expected {extra_of(field).get('expected') or _expected(first)}"
 
 
+_EXPECTED = {
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "more than {gt:g}",
+    "less_than_equal": "at most {le:g}",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+}
+"""What a field takes, by the kind of pydantic's error."""
+
+
 def _expected(error: Any) -> str:
     """The values that a field takes, in words, from pydantic's error."""
     context = error.get("ctx", {})
-    match error["type"]:
-        case "literal_error":
-            return f"one of {_listed(context['expected'])}"
-        case "greater_than_equal":
-            return f"at least {context['ge']:g}"
-        case "greater_than":
-            return f"more than {context['gt']:g}"
-        case "less_than_equal":
-            return f"at most {context['le']:g}"
-        case "int_parsing" | "int_type" | "int_from_float":
-            return "a whole number"
-        case "float_parsing" | "float_type" | "finite_number":
-            return "a number"
-        case "bool_parsing" | "bool_type":
-            return "true or false"
-        case _:
-            return str(error["msg"])
-
-
-def _listed(expected: str) -> str:
-    """`'a', 'b' or 'c'`, as pydantic writes it, with commas alone and without quotes."""
-    return expected.replace(" or ", ", ").replace("'", "")
+    if error["type"] == "literal_error":  # 'a', 'b' or 'c', as pydantic writes it
+        return "one of " + context["expected"].replace(" or ", ", ").replace("'", "")
+    return _EXPECTED[error["type"]].format(**context) if error["type"] in _EXPECTED else str(error["msg"])
 
 
 def choices_of(annotation: Any) -> tuple[str, ...]:

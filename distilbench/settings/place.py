@@ -50,7 +50,7 @@ def _checked_uri(value: str | None) -> str | None:
 
 
 class ClusterSettings(Settings):
-    """The machines, and the store of artifacts."""
+    """The machines, and the folder of artifacts."""
 
     store: Path = option(
         "Artifact store; default: the user's cache folder.", panel=PANEL, default_factory=_default_store
@@ -71,18 +71,6 @@ class ClusterSettings(Settings):
         panel=RESOURCES,
         ge=1,
     )
-
-    @property
-    def remote(self) -> Remote | None:
-        """The prefix in object storage through which machines without a shared disk work; None: the disk."""
-        return None
-
-    @property
-    def artifacts(self) -> ArtifactStore:
-        """The store of artifacts, here and in the object storage."""
-        from distilbench.storage.store import ArtifactStore
-
-        return ArtifactStore(self.store, self.remote / "store" if self.remote else None)
 
     @property
     def pool(self) -> PoolSize:
@@ -119,10 +107,17 @@ class GrowingClusterSettings(ClusterSettings):
 
     @property
     def remote(self) -> Remote | None:
-        """The prefix in object storage; None: the disk."""
+        """The prefix in object storage through which machines without a shared disk work; None: the disk."""
         from distilbench.storage.remote import Remote
 
         return Remote(self.storage) if self.storage else None
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """The store of artifacts, here and in the object storage."""
+        from distilbench.storage.store import ArtifactStore
+
+        return ArtifactStore(self.store, self.remote / "store" if self.remote else None)
 
     @property
     def pool(self) -> PoolSize:
