@@ -82,8 +82,7 @@ def place(tmp_path: Path, data_folder: Path, encoder_folder: Path, monkeypatch: 
         pytest.fail("Ray was started before the input was checked")
 
     monkeypatch.setattr("ray.init", no_ray)
-    for module in ("compare", "prepare", "sweep"):
-        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", no_ray)
+    monkeypatch.setattr("distilbench.commands.run_folder.ray_cluster", no_ray)
     monkeypatch.chdir(tmp_path)
     return Workplace(tmp_path, data_folder, encoder_folder)
 
@@ -235,8 +234,7 @@ def test_a_bad_comparison_is_refused_and_nothing_is_written(
 
 
 def test_a_comparison_of_other_settings_is_left_alone(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("compare", "prepare", "sweep"):
-        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
+    monkeypatch.setattr("distilbench.commands.run_folder.ray_cluster", reached)
     assert isinstance(place.compare("--seeds", "1", "--steps", "5").exception, Reached)
     config = place.runs / "mine" / "config.json"
     before = config.read_bytes()
@@ -276,8 +274,7 @@ def test_a_run_that_another_process_works_on_is_left_alone(place: Workplace) -> 
 
 def test_good_input_goes_on_to_the_cluster(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that the tests above are refused for the reason they give, and not for another.
-    for module in ("compare", "prepare", "sweep"):
-        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
+    monkeypatch.setattr("distilbench.commands.run_folder.ray_cluster", reached)
     result = place.sweep()
     assert isinstance(result.exception, Reached)
     assert json.loads((place.runs / "mine" / "config.json").read_text())["trials"] == 2

@@ -30,8 +30,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def reached(*_: object) -> None:
         raise Reached
 
-    for module in ("compare", "prepare", "sweep"):
-        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
+    monkeypatch.setattr("distilbench.commands.run_folder.ray_cluster", reached)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "space.yaml").write_text(yaml.safe_dump(SPACE))
     (tmp_path / "rows.yaml").write_text(yaml.safe_dump(ROWS))

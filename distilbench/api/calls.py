@@ -63,11 +63,10 @@ def _value(field: FieldInfo, value: Any) -> Any:
     A text is left to a field that splits it at its commas.
     """
     if isinstance(value, (list, tuple)):
-        return tuple(_text(part) for part in value)
-    value = _text(value)
+        return tuple(map(_text, value))
     several = get_origin(field.annotation) is tuple and get_args(field.annotation)[-1] is Ellipsis
     splits = isinstance(value, str) and any(isinstance(part, BeforeValidator) for part in field.metadata)
-    return (value,) if several and not splits else value
+    return (_text(value),) if several and not splits else _text(value)
 
 
 def _text(value: Any) -> Any:

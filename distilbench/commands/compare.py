@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
 
-from distilbench.cluster.nodes import nodes_line
-from distilbench.cluster.resources import ray_cluster, trial_resources, wait_for_idle
+from distilbench.cluster.resources import trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run_folder import check_encoders, one_writer, publish, run_config, run_name
+from distilbench.commands.run_folder import check_encoders, on_cluster, one_writer, publish, run_config, run_name
 from distilbench.commands.sweep_plan import check_trained_student
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
@@ -139,9 +138,7 @@ def _compare(
     from distilbench.trials.scoring import Scoring
 
     jobs = _jobs(settings, rows, run)
-    with ray_cluster(settings.address, settings.cpus, settings.dashboard):
-        if line := nodes_line(settings.share.grow_to):
-            console.print(line, markup=False)
+    with on_cluster(settings, console):
         needs = requirements_of([(get_method(row.method), row.possible) for row in rows])
         inputs = prepare_corpus(settings, corpus, needs, console)
         prepared = run / "prepared"

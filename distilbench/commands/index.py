@@ -15,9 +15,9 @@ import faiss
 from rich.console import Console
 
 from distilbench.cluster.provenance import commit, provenance
-from distilbench.cluster.resources import ray_cluster
 from distilbench.codes import factory_of
 from distilbench.commands.output_folder import OutputFolder
+from distilbench.commands.run_folder import on_cluster
 from distilbench.data.documents import IDS, documents_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
@@ -78,7 +78,7 @@ def index(settings: IndexSettings, console: Console) -> Indexed:
         raise InputError(f"--index {settings.index}: {error}") from None
     stored = find_codes(documents, student, code, store)
     if stored is None:
-        with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+        with on_cluster(settings, console):
             stored = code_documents(documents, student, code, store, size=settings.pool)
     console.print(f"Index: {settings.index} of {len(documents.texts):,} documents in {code.kind}", markup=False)
     built = document_index(spec, code.width, stored.rows, stored.sample(spec.training_rows(stored.rows)), faiss_code)

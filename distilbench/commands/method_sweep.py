@@ -76,7 +76,7 @@ class MethodSweep:
         """Every group of which a student is chosen."""
 
     def carry_out(self) -> None:
-        """Carry out every stage after the preparation; leaves the member's scores and notes."""
+        """Carry out every stage after the preparation; rows are in the run's files then, notes in the member."""
         self.inputs.save(self.prepared)
         ready = load_prepared(self.prepared.resolve())
         self.resources = trial_resources(self.settings.share)
@@ -135,8 +135,8 @@ class MethodSweep:
             timed_stage(self.run, "references", references),
             progress("Teacher and baselines", references, "encoders") as advance,
         ):
-            member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
-            member.scores += board.peers(sizes, settings.seed, advance)
+            board.references(self.widths, settings.seed, inputs.scores, advance)
+            board.peers(sizes, settings.seed, advance)
         # A driver that continues the run scores none of them, so the first one's time is what is known.
         timed = [timing.seconds / timing.count for timing in read_timings(self.run) if timing.stage == "references"]
         self.clock.row_s = max(self.clock.row_s, *timed, 0.0)
@@ -243,7 +243,6 @@ class MethodSweep:
         ends = self.clock.training_end(len(jobs)), self.clock.scoring_end
         finishing = Finishing(*ends, tally.finished, lambda: tally.stage("score"), tally.counted)
         confirmed = board.students(jobs, self.prepared.resolve(), self.resources, finishing)
-        member.scores += confirmed.records
         member.unconfirmed = bool(confirmed.unfinished)
         for outcome in confirmed.failed:
             candidate = outcome.job.candidate

@@ -7,10 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from distilbench.cluster.nodes import nodes_line
-from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run_folder import check_encoders, check_student_encoder
+from distilbench.commands.run_folder import check_encoders, check_student_encoder, on_cluster
 from distilbench.commands.sweep_plan import space_and_corpus, space_notes
 from distilbench.data.requirements import Requirements
 from distilbench.methods import get_method
@@ -39,9 +37,7 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
         needs = requirements_of([(method, space.possible)])
     if settings.remote:
         settings.remote.check()
-    with ray_cluster(settings.address, settings.cpus, settings.dashboard):
-        if line := nodes_line(settings.pool.grow_to):
-            console.print(line, markup=False)
+    with on_cluster(settings, console):
         inputs = prepare_corpus(settings, corpus, needs, console)
     description = inputs.described()
     for name, artifact in description["artifacts"].items():

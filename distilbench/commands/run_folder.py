@@ -1,4 +1,4 @@
-"""A run: its name, its folder with one writer, what its numbers depend on, its leaderboard."""
+"""A run: its encoders, name, folder with one writer, what its numbers depend on, its cluster, its leaderboard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from rich.console import Console
 
+from distilbench.cluster.nodes import nodes_line
+from distilbench.cluster.resources import ray_cluster
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, transformer_config
 from distilbench.encoders.prompts import Prompts
@@ -23,6 +26,7 @@ from distilbench.encoders.student import (
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
 from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.settings.place import GrowingClusterSettings
 from distilbench.settings.run import PreparationSettings, RunSettings
 from distilbench.storage.files import fingerprint
 
@@ -120,6 +124,15 @@ def one_writer(run: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def on_cluster(settings: GrowingClusterSettings, console: Console) -> Iterator[None]:
+    """Start Ray, or join a cluster, for as long as a command needs it; a line says which nodes there are."""
+    with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+        if line := nodes_line(settings.nodes_to_come):
+            console.print(line, markup=False)
+        yield
 
 
 def publish(

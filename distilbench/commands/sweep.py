@@ -8,11 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from distilbench.cluster.nodes import nodes_line
-from distilbench.cluster.resources import ray_cluster
 from distilbench.cluster.run_copy import run_copy
 from distilbench.commands.method_sweep import Around, MethodSweep, NoStudent
-from distilbench.commands.run_folder import one_writer, publish
+from distilbench.commands.run_folder import on_cluster, one_writer, publish
 from distilbench.commands.sweep_plan import MethodRun, claim_run, plan_method_runs
 from distilbench.methods import get_method
 from distilbench.methods.parts.requirements import requirements_of
@@ -39,9 +37,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             claim_run(settings, method, console)
         if copy:
             copy.start()
-        with ray_cluster(settings.address, settings.cpus, settings.dashboard):
-            if line := nodes_line(settings.share.grow_to):
-                console.print(line, markup=False)
+        with on_cluster(settings, console):
             keep(run, StageTiming(stage="start", seconds=time.time() - clock.began))
             with timed_stage(run, "prepare", len(corpus.sentences)):
                 needs = requirements_of([(get_method(m.space.method), m.space.possible) for m in methods])

@@ -25,7 +25,6 @@ from distilbench.encoders.student import is_static
 from distilbench.errors import InputError, naming
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method, Possible
-from distilbench.records import ScoreRecord
 from distilbench.search.restrict_space import (
     for_each_student,
     restrict_setting,
@@ -62,7 +61,6 @@ class MethodRun:
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """Results that the run lacks, and why: said at the end, and on the page."""
-    scores: list[ScoreRecord] = field(default_factory=list)
     cut_off: bool = False
     """Whether time was over before its search was."""
     unconfirmed: bool = False
@@ -122,9 +120,15 @@ def _spaces_and_corpus(
     needs, told = Requirements(), Console(quiet=True) if several else console
     read = functools.cache(lambda needed: load_corpus(settings, needed, told))
     check_encoders(settings)
+    of_model = [objective for objective in ("latency", "model_bytes") if objective in settings.objectives]
     for name in names:
         try:
-            space, corpus = _space_of_method(settings, name, read)
+            if settings.given is not None and of_model and not get_method(name).trains_encoder:
+                raise InputError(
+                    f"--objectives {of_model[0]}: a head of {name} costs what the teacher costs, and --teacher-vectors "
+                    "has no teacher"
+                )
+            space, corpus = space_and_corpus(settings, name, read)
             both = needs | get_method(name).needs(space.possible)
             if len(set(both.pair_tasks)) > 1:
                 tasks = " and ".join(dict.fromkeys(both.pair_tasks))
@@ -144,18 +148,6 @@ def _spaces_and_corpus(
     read.cache_clear()  # two of a large corpus need not be in memory
     corpus = load_corpus(settings, needs, console)
     return [_restrict_to_corpus(settings, space, corpus) for space in spaces], corpus
-
-
-def _space_of_method(
-    settings: SweepSettings, name: str, read: Callable[[Requirements], Corpus]
-) -> tuple[SearchSpace, Corpus]:
-    of_model = [objective for objective in ("latency", "model_bytes") if objective in settings.objectives]
-    if settings.given is not None and of_model and not get_method(name).trains_encoder:
-        raise InputError(
-            f"--objectives {of_model[0]}: a head of {name} costs what the teacher costs, and --teacher-vectors has "
-            "no teacher"
-        )
-    return space_and_corpus(settings, name, read)
 
 
 def shares(trials: int | None, spaces: Sequence[SearchSpace]) -> list[int]:

@@ -19,13 +19,14 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _PART = r"(\d+(?:\.\d+)?)([hms])"
 
 
-def seconds(text: str) -> float:
-    """Seconds of a duration such as "90s", "30m", "2h" or "1h30m"."""
-    parts = re.findall(_PART, text.strip().lower()) if re.fullmatch(f"({_PART})+", text.strip().lower()) else []
-    total = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not 0 < total < math.inf:
-        raise ValueError(text)
-    return total
+def seconds(duration: Any) -> Any:
+    """Seconds of a duration such as "90s", "30m", "2h" or "1h30m"; a number is left as it is."""
+    if not isinstance(duration, str):
+        return duration
+    text = duration.strip().lower()
+    if not re.fullmatch(f"({_PART})+", text):
+        raise ValueError(duration)
+    return math.fsum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, text))
 
 
 def _methods(value: Any) -> tuple[str, ...]:
@@ -33,10 +34,6 @@ def _methods(value: Any) -> tuple[str, ...]:
     if not names:
         raise InputError(f"--method {value!r}: expected a method's name, several with commas between, or all")
     return tuple(names)
-
-
-def _duration(value: Any) -> Any:
-    return seconds(value) if isinstance(value, str) else value
 
 
 def _objectives(names: tuple[ObjectiveName, ...]) -> tuple[ObjectiveName, ...]:
@@ -60,7 +57,7 @@ class SweepSettings(SpaceSettings, RunSettings):
         "The method, such as hpd, mcr2, ibkd or dse (`distilbench methods` has them all); several with commas; or all."
     )
     trials: int | None = option("Trials in all; default: the search space's.", None, ge=1)
-    time_budget: Annotated[float | None, BeforeValidator(_duration)] = option(
+    time_budget: Annotated[float | None, BeforeValidator(seconds)] = option(
         "From start to leaderboard, such as 90s, 30m or 2h: it ends with what it has.",
         None,
         gt=0,

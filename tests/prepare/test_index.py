@@ -60,7 +60,7 @@ def small_shards(monkeypatch, run_in_process):
     """Five shards of 64 documents, without Ray."""
     monkeypatch.setitem(document_codes.SHARD_ROWS, "cpu", 64)
     monkeypatch.setattr(document_codes, "run_pool", run_in_process)
-    monkeypatch.setattr(module, "ray_cluster", lambda *_: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(module, "on_cluster", lambda *_: __import__("contextlib").nullcontext())
 
 
 def made(tmp_path, student, documents, **options):

@@ -128,8 +128,7 @@ class Node:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     own = Node(tmp_path / "node", monkeypatch)
     resources = TrialResources(1, 0, 1, "one at a time")
-    monkeypatch.setattr(sweeps, "ray_cluster", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(sweeps, "nodes_line", lambda *_: "one node")
+    monkeypatch.setattr(sweeps, "on_cluster", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(method_sweep, "trial_resources", lambda share: resources)
     monkeypatch.setattr(method_sweep, "wait_for_idle", lambda resources: None)
     monkeypatch.setattr(method_sweep, "run_trials", own.trials)
