@@ -174,14 +174,14 @@ def test_an_exported_student_reads_as_it_was_made(
 def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
     tmp_path: Path, data: Path, encoder: Path, encoder_folder: Path
 ) -> None:
-    named = settings(tmp_path, data, encoder, **BOTH, student=str(encoder_folder)).student_encoder
-    assert Prompts.of(named) == Prompts(ASKED, ASKED, SEARCHED)  # it has none of its own
+    named = settings(tmp_path, data, encoder, **BOTH, student=str(encoder_folder))
+    assert Prompts.of(named.student_reading(named.student)) == Prompts(ASKED, ASKED, SEARCHED)  # it has none of its own
     other = make_encoder(tmp_path / "other", layers=1, prompts=True)
     config = json.loads((other / "config_sentence_transformers.json").read_text())
     config["prompts"]["query"] = "can you "
     (other / "config_sentence_transformers.json").write_text(json.dumps(config))
     both = settings(tmp_path, data, encoder, prompt=(*BOTH["prompt"], "plain "), student=str(other))
-    assert Prompts.of(both.student_encoder) == Prompts("plain ", "can you ", SEARCHED)
+    assert Prompts.of(both.student_reading(both.student)) == Prompts("plain ", "can you ", SEARCHED)
     check_encoders(both)
     check_student_encoder(both, both.student)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -67,11 +67,9 @@ def plan(settings: PlanSettings) -> None:
     """Print how long a larger sweep will take, from the times of a small one that is finished."""
     from distilbench.cluster.stored_runs import ONLY_RECORDS, local_runs
     from distilbench.commands.plan import plan as run
-    from distilbench.storage.files import write_json
 
-    planned = run(settings, local_runs([settings.finished], ONLY_RECORDS)[0], Console(soft_wrap=True))
-    if settings.json_file:
-        write_json(settings.json_file, planned)
+    finished = local_runs([settings.finished], ONLY_RECORDS)[0]
+    _write_json(settings.json_file, run(settings, finished, Console(soft_wrap=True)))
 
 
 @_command(CompareSettings)
@@ -86,11 +84,8 @@ def compare(settings: CompareSettings) -> None:
 def prepare(settings: PrepareSettings) -> None:
     """Augment, encode with the teacher and tokenise, into the store where a sweep finds it. Interrupted, it goes on."""
     from distilbench.commands.prepare import prepare as run
-    from distilbench.storage.files import write_json
 
-    description = run(settings, Console(soft_wrap=True))
-    if settings.json_file:
-        write_json(settings.json_file, description)
+    _write_json(settings.json_file, run(settings, Console(soft_wrap=True)))
 
 
 @_command(EvaluateSettings)
@@ -115,12 +110,10 @@ def best(settings: BestSettings) -> None:
     from distilbench.cluster.stored_runs import local_runs
     from distilbench.reporting.best import best_of_runs
     from distilbench.reporting.choice import ServingBudget
-    from distilbench.storage.files import write_json
 
     budget = ServingBudget(settings.size, settings.latency, settings.dim)
     best_row = best_of_runs(local_runs(settings.run), budget)
-    if settings.json_file:
-        write_json(settings.json_file, best_row.to_json())
+    _write_json(settings.json_file, best_row.to_json())
     print(best_row.text())  # noqa: T201
 
 
@@ -184,3 +177,10 @@ def methods(settings: MethodsSettings) -> None:
 
 def _leaderboard(page: Path | str) -> None:
     print(f"Leaderboard: {page.resolve() if isinstance(page, Path) else page}")  # noqa: T201
+
+
+def _write_json(file: Path | None, value: dict[str, Any]) -> None:
+    from distilbench.storage.files import write_json
+
+    if file:
+        write_json(file, value)

@@ -57,7 +57,7 @@ def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., No
 
     def decorate(command: Callable[[S], None]) -> Callable[..., None]:
         def run(**options: Any) -> None:
-            with input_errors(), interruption(goes_on=command.__name__ in GO_ON):
+            with exit_status(goes_on=command.__name__ in GO_ON):
                 command(settings(**{name: value for name, value in options.items() if value not in (None, [], ())}))
 
         fields = sorted(settings.model_fields.items(), key=lambda name_and_field: _place(*name_and_field))
@@ -71,27 +71,23 @@ def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., No
     return decorate
 
 
-@contextmanager
-def input_errors() -> Iterator[None]:
-    """Turns bad input into its one message and exit status 2."""
-    try:
-        yield
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        raise typer.Exit(2) from None
-
-
 class Terminated(KeyboardInterrupt):
     """SIGTERM came, and the command ends as with Ctrl-C."""
 
 
 @contextmanager
-def interruption(*, goes_on: bool) -> Iterator[None]:
-    """Turns Ctrl-C and SIGTERM into one message, which names the command that goes on from there, and their exit status."""
+def exit_status(*, goes_on: bool) -> Iterator[None]:
+    """Turns bad input, Ctrl-C and SIGTERM into one message and their exit status.
+
+    After an interruption the message names the command that goes on from there.
+    """
     heard = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if heard else None
     try:
         yield
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(2) from None
     except KeyboardInterrupt as error:
         program, *rest = sys.orig_argv[1:]
         again = shlex.join(["python", program, *rest] if program == "-m" else [Path(program).name, *rest])

@@ -115,7 +115,7 @@ def compare(settings: CompareSettings, console: Console) -> Path:
             native = method.native_dim(settings.teacher_encoder, settings.student)
             method.check_student(row.possible, settings.student, native)
             method.check_corpus(row.possible, corpus, native)
-    run = settings.runs / run_name(settings, "compare", corpus)
+    run = settings.runs / run_name(settings.name, "compare", corpus.name, settings.teacher_encoder.title)
     report = settings.reports / run.name
     with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
         config = {"steps": settings.steps, "rows": [row.name for row in rows], "seeds": settings.seeds}

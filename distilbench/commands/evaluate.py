@@ -15,7 +15,7 @@ from rich.console import Console
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import print_sets
-from distilbench.commands.run_folder import one_writer, plain_name, publish
+from distilbench.commands.run_folder import one_writer, publish, run_name
 from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
 from distilbench.data.retrieval_sets import SPLITS
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
@@ -243,7 +243,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     if settings.by_role:
         data = data.with_roles()
     print_sets(data.corpus, console)
-    run = settings.runs / plain_name(settings.name or f"evaluate-{data.corpus.name}")
+    run = settings.runs / run_name(settings.name, "evaluate", data.corpus.name)
     with one_writer(run):
         claim_folder(run, _config(settings, data), may_change=GROWS)
         failed: list[str] = []

@@ -70,13 +70,9 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     _ = settings.student_reading(student)  # its prompts
 
 
-def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
-    """The run's folder name: the one given, or KIND-CORPUS-TEACHER."""
-    return plain_name(settings.name or "-".join([kind, corpus.name, settings.teacher_encoder.title]))
-
-
-def plain_name(name: str) -> str:
-    """A run's name that can be a folder's."""
+def run_name(named: str | None, *parts: str) -> str:
+    """The run's name, which its folder has: the one that the user gave, else its parts, such as METHOD-CORPUS-TEACHER."""
+    name = named or "-".join(parts)
     if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
         raise InputError(f"--name {name!r}: expected a plain folder name")
     return name
@@ -99,7 +95,7 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         "backend": settings.backend,
         "student": portable_student(student),
         "pooling": student_pooling(student, teacher),
-        **({"student_prompts": vars(Prompts.of(settings.student_encoder))} if settings.by_role else {}),
+        **({"student_prompts": vars(Prompts.of(settings.student_reading(student)))} if settings.by_role else {}),
         "seed": settings.seed,
     }
 

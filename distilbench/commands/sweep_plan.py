@@ -72,7 +72,8 @@ def plan_method_runs(settings: SweepSettings, console: Console) -> tuple[list[Me
     names = _method_names(settings)
     several = not settings.methods or len(names) > 1
     spaces, corpus = _spaces_and_corpus(settings, names, several, console)
-    name = run_name(settings, "+".join(names) if settings.methods else "all", corpus)
+    swept = "+".join(names) if settings.methods else "all"
+    name = run_name(settings.name, swept, corpus.name, settings.teacher_encoder.title)
     runs = []
     for space, trials in zip(spaces, shares(settings.trials, spaces), strict=True):
         part = f"{name}/{space.method}" if several else name

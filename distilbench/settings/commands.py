@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from distilbench.encoders.encoder import EncoderSpec
     from distilbench.evaluation.indexes import IndexSpec
 
-RUN = "such as runs/mcr2-demonstration-all-MiniLM-L6-v2, or {}: s3://bucket/runs/NAME"
-
 
 class PrepareSettings(SpaceSettings):
     """Settings of `prepare`."""
@@ -148,12 +146,6 @@ class MethodsSettings(Settings):
     method: str | None = option("A method, whose hyper-parameters are listed too.", None, panel=ARGUMENT)
 
 
-class RunsSettings(Settings):
-    """The runs that a command reads."""
-
-    run: tuple[str, ...] = option(f"Run folders, {RUN.format('URIs')}.", panel=ARGUMENT)
-
-
 class ReportSettings(Settings):
     """Settings of `report`."""
 
@@ -165,9 +157,12 @@ class ReportSettings(Settings):
     title: str | None = option("The page's title; default: that of the file of records, else the runs' names.", None)
 
 
-class BudgetSettings(RunsSettings):
-    """The limits within which the best student is chosen."""
+class BudgetSettings(Settings):
+    """The runs whose best student is chosen, and the limits."""
 
+    run: tuple[str, ...] = option(
+        "Run folders, such as runs/mcr2-demonstration-all-MiniLM-L6-v2, or URIs: s3://bucket/runs/NAME.", panel=ARGUMENT
+    )
     size: int | None = option("Bytes per vector at most.", None, named="bytes", ge=1)
     latency: float | None = option(
         "Milliseconds to embed one sentence at most, where runs measured it, such as 0.05.", None, ge=0

@@ -78,11 +78,6 @@ class EncoderSettings(ReadingSettings):
         """The teacher and how it reads."""
         return self.encoder(self.teacher)
 
-    @cached_property
-    def student_encoder(self) -> EncoderSpec:
-        """The encoder that the student of `--student` is made of, and how it reads."""
-        return self.student_reading(self.student)
-
     def student_reading(self, student: str) -> EncoderSpec:
         """The encoder that a student is made of, and how it reads."""
         from distilbench.encoders.student import student_reading, student_source

@@ -113,7 +113,7 @@ def test_the_best_within_a_size_is_its_own_folder(run, student, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "run"]
 
 
-@pytest.mark.parametrize(("size", "form"), [("16", (WIDTH, "int8")), ("8", (8, "int8")), ("1", (8, "binary"))])
+@pytest.mark.parametrize(("size", "form"), [("16", (WIDTH, "int8")), ("1", (8, "binary"))])
 def test_a_nested_and_quantised_student_gives_the_rows_codes(run, student, tmp_path, monkeypatch, size, form):
     width, quantisation = form
     out = tmp_path / "out"
@@ -164,10 +164,7 @@ def test_a_student_is_named_by_row_record_or_anchor(run, tmp_path):
         (("--student", "teacher"), "teacher, seed 0: no model of it is kept "),
         (("--bytes", "0"), "--bytes 0: expected at least 1"),
         (("--student", "gone", "--dim", "8"), "--student: expected no --bytes, --latency or --dim with it"),
-        (
-            ("--bytes", "8", "--dim", "4"),
-            "at most 8 bytes per vector and 4 dimensions: no row is within it; ",
-        ),
+        (("--bytes", "8", "--dim", "4"), "at most 8 bytes per vector and 4 dimensions: no row is within it; "),
     ],
 )
 def test_what_cannot_be_exported_is_one_clear_error(run, tmp_path, arguments, message):
