@@ -43,11 +43,7 @@ class OnnxInput(NamedTuple):
 
 
 def check_onnx() -> None:
-    """Check that the packages of the extra `onnx` are there.
-
-    Raises:
-        InputError: one is not; it says what to install.
-    """
+    """Check that the packages of the extra `onnx` are there."""
     if missing := missing_package(*PACKAGES):
         raise InputError(
             f"--onnx: the package {missing} is not installed; `pip install 'distilbench[onnx]'`, or leave --onnx out"
@@ -78,7 +74,9 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
         raise
     except Exception as error:  # exporter, tokenizer and runtime raise many kinds
         raise _unable(name, (str(error).splitlines() or [type(error).__name__])[0]) from error
-    difference = _difference(encode(model, SAMPLES), onnx_vectors)
+    expected = encode(model, SAMPLES)
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+    difference = float((np.abs(onnx_vectors - expected) / np.maximum(lengths, 1e-12)).max())
     if not difference < LARGEST_DIFFERENCE:
         raise _unable(name, f"its vectors differ from PyTorch's by {difference:.1e}")
     return onnx_input
@@ -104,10 +102,14 @@ def run_onnx(folder: Path, onnx_input: OnnxInput, sentences: Sequence[str]) -> N
 def run_code(onnx_input: OnnxInput) -> str:
     """Python that embeds sentences with the graph, in the folder of the model."""
     texts = '["One sentence.", "Another one."]'
-    prompt = f"[{literal(onnx_input.prompt)} + s for s in {texts}]" if onnx_input.prompt else texts
-    document = onnx_input.document_prompt
-    before = literal(document) if document else "nothing"
-    roles = [] if document is None else [f"# Of queries; before a document comes {before}."]
+    prompt, document = onnx_input.prompt, onnx_input.document_prompt
+    if prompt:
+        texts = f"[{literal(prompt)} + s for s in {texts}]"
+    lines = (
+        []
+        if document is None
+        else [f"# Of queries; before a document comes {literal(document) if document else 'nothing'}."]
+    )
     return "\n".join(
         [
             *roles,
@@ -117,7 +119,7 @@ def run_code(onnx_input: OnnxInput) -> str:
             f"tokenizer.enable_truncation({onnx_input.max_tokens})",
             f"tokenizer.enable_padding(pad_id={onnx_input.pad_id}, pad_token={literal(onnx_input.pad_token)})",
             f'session = onnxruntime.InferenceSession("{GRAPH.as_posix()}", providers=["CPUExecutionProvider"])',
-            f"batch = tokenizer.encode_batch({prompt})",
+            f"batch = tokenizer.encode_batch({texts})",
             "ids, mask = np.array([e.ids for e in batch]), np.array([e.attention_mask for e in batch])",
             f'(vectors,) = session.run(["{OUTPUT}"], {{"input_ids": ids, "attention_mask": mask}})',
         ]
@@ -154,11 +156,6 @@ def _input(folder: Path, model: SentenceTransformer) -> OnnxInput:
     )
     by_role = document if query != document and prompt == query else None
     return OnnxInput(prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"), by_role)
-
-
-def _difference(expected_Nd: NDArray[np.float32], found_Nd: NDArray[np.float32]) -> float:
-    lengths = np.linalg.norm(expected_Nd, axis=1, keepdims=True)
-    return float((np.abs(found_Nd - expected_Nd) / np.maximum(lengths, 1e-12)).max())
 
 
 def _unable(name: str, reason: str) -> InputError:
