@@ -105,11 +105,8 @@ def run_code(onnx_input: OnnxInput) -> str:
     prompt, document = onnx_input.prompt, onnx_input.document_prompt
     if prompt:
         texts = f"[{literal(prompt)} + s for s in {texts}]"
-    lines = (
-        []
-        if document is None
-        else [f"# Of queries; before a document comes {literal(document) if document else 'nothing'}."]
-    )
+    before = literal(document) if document else "nothing"
+    roles = [] if document is None else [f"# Of queries; before a document comes {before}."]
     return "\n".join(
         [
             *roles,
