@@ -1,8 +1,7 @@
-"""What is read: the data folder, sources of text, and how much of each."""
+"""The data folder, how much of it is read, and what is scored."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,6 @@ from distilbench.settings.option import COMMAS, Settings, option
 
 if TYPE_CHECKING:
     from distilbench.data.folder import Limits
-    from distilbench.data.text import Texts
 
 PANEL = "Data"
 MOST = 20_000
@@ -64,38 +62,3 @@ class DataSettings(Settings):
         from distilbench.data.folder import Limits
 
         return Limits(pairs=self.max_pairs or None, documents=self.max_documents or None)
-
-
-class TrainingDataSettings(DataSettings):
-    """What students are trained on."""
-
-    text: tuple[str, ...] = option(
-        "Sentences to train on: a file, folder or glob (TSV, CSV, JSON lines, Parquet, text), also of a URI, or hf:NAME; "
-        "repeatable.",
-        (),
-    )
-    text_column: str = option("The column of --text that holds the sentences.", "text", panel=PANEL)
-    skip_bad_rows: bool = option(
-        "Leave out and count bad rows of unlabelled text, instead of stopping.", False, panel=PANEL
-    )
-    max_sentences: int = option(
-        "Unlabelled sentences of --data, and of --text, to train on at most; 0: all.", MOST, panel=PANEL, ge=0
-    )
-
-    @property
-    def sets_folder(self) -> Path | None:
-        """The data folder; None where text alone is given, which has no sets to score on."""
-        return self.data_folder if self.data or not self.texts.sources else None
-
-    @property
-    def limits(self) -> Limits:
-        """How much of a data folder, and of other text, is read."""
-        return replace(super().limits, sentences=self.max_sentences or None)
-
-    @cached_property
-    def texts(self) -> Texts:
-        """The sources of text, fetched where they are URIs, and how to read them."""
-        from distilbench.data.text import Texts
-        from distilbench.storage.scratch import local_text
-
-        return Texts(tuple(local_text(source) for source in self.text), self.text_column, self.skip_bad_rows)

@@ -1,9 +1,8 @@
-"""The teacher, and where students start."""
+"""How encoders read."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from distilbench.choices import Backend
@@ -55,34 +54,3 @@ class ReadingSettings(Settings):
             for role in ("query", "document")
         )
         return replace(spec, query_prompt=query, document_prompt=document)
-
-
-class EncoderSettings(ReadingSettings):
-    """The teacher and the student of a training."""
-
-    teacher: str = option("The teacher: an encoder's folder, hub id, or packaged name.", DEFAULT_TEACHER)
-    student: str = option(
-        "Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half of them), half, "
-        "layers:0,2,4, teacher (all of them), a folder or hub id; auto:N@FOLDER and the like: layers of another encoder; "
-        "static: no layers, a vector for each token; :corpus after any of them: only the tokens of the training sentences.",
-        DEFAULT_STUDENT,
-    )
-    cross_encoder: str | None = option(
-        "For dse: a fine-tuned cross-encoder's folder; default: the teacher is fine-tuned on the task.",
-        None,
-        panel=PANEL,
-    )
-
-    @cached_property
-    def teacher_encoder(self) -> EncoderSpec:
-        """The teacher and how it reads."""
-        return self.encoder(self.teacher)
-
-    def student_reading(self, student: str) -> EncoderSpec:
-        """The encoder that a student is made of, and how it reads."""
-        from distilbench.encoders.student import student_reading, student_source
-
-        source = student_source(student, self.teacher_encoder)
-        if not self.by_role:
-            return source
-        return student_reading(source, self.teacher_encoder, self.prompts.get("query"), self.prompts.get("document"))

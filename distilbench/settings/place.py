@@ -13,7 +13,6 @@ from distilbench.settings.option import Settings, option
 
 if TYPE_CHECKING:
     from distilbench.cluster.nodes import Node
-    from distilbench.cluster.resources import TrialShare
     from distilbench.storage.remote import Remote
     from distilbench.storage.store import ArtifactStore
 
@@ -137,19 +136,3 @@ class RunPlaceSettings(Settings):
     def reports(self) -> Path:
         """The folder of leaderboards."""
         return self.runs.parent / "reports"
-
-
-class TrialSettings(GrowingClusterSettings):
-    """A trial's share of the machines."""
-
-    cpus_per_trial: int | None = option("CPUs of a trial; default 1.", None, panel=RESOURCES, ge=1)
-    gpus_per_trial: float | None = option(
-        "Share of a GPU for a trial; default: as CPUs and the GPU's memory allow.", None, panel=RESOURCES, ge=0
-    )
-
-    @property
-    def share(self) -> TrialShare:
-        """A trial's share of the cluster."""
-        from distilbench.cluster.resources import TrialShare
-
-        return TrialShare(self.cpus_per_trial, self.gpus_per_trial, self.workers, grow_to=self.nodes_to_come)

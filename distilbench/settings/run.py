@@ -15,13 +15,16 @@ from distilbench.codes import CODE_PATTERN, told_codes
 from distilbench.errors import InputError
 from distilbench.records import Quantisation
 from distilbench.selection import Selection
-from distilbench.settings.data import Tasks, TrainingDataSettings, tasks_option
+from distilbench.settings.data import MOST, DataSettings, Tasks, tasks_option
+from distilbench.settings.data import PANEL as DATA
+from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER, ReadingSettings
 from distilbench.settings.encoders import PANEL as ENCODERS
-from distilbench.settings.encoders import EncoderSettings
 from distilbench.settings.option import COMMAS, Names, Settings, option
-from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
+from distilbench.settings.place import RESOURCES, GrowingClusterSettings, RunPlaceSettings
 
 if TYPE_CHECKING:
+    from distilbench.cluster.resources import TrialShare
+    from distilbench.data.folder import Limits
     from distilbench.data.text import Texts
     from distilbench.data.vector_file import GivenVectors
     from distilbench.encoders.encoder import EncoderSpec
@@ -61,9 +64,33 @@ def _measure(value: str | None) -> str | None:
     return None if value is None else str(Selection.parse(value))
 
 
-class PreparationSettings(TrainingDataSettings, EncoderSettings, GrowingClusterSettings):
-    """Settings of the preparation of a corpus."""
+class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings):
+    """What students are trained on, and from which teacher and start."""
 
+    text: tuple[str, ...] = option(
+        "Sentences to train on: a file, folder or glob (TSV, CSV, JSON lines, Parquet, text), also of a URI, or hf:NAME; "
+        "repeatable.",
+        (),
+    )
+    text_column: str = option("The column of --text that holds the sentences.", "text", panel=DATA)
+    skip_bad_rows: bool = option(
+        "Leave out and count bad rows of unlabelled text, instead of stopping.", False, panel=DATA
+    )
+    max_sentences: int = option(
+        "Unlabelled sentences of --data, and of --text, to train on at most; 0: all.", MOST, panel=DATA, ge=0
+    )
+    teacher: str = option("The teacher: an encoder's folder, hub id, or packaged name.", DEFAULT_TEACHER)
+    student: str = option(
+        "Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half of them), half, "
+        "layers:0,2,4, teacher (all of them), a folder or hub id; auto:N@FOLDER and the like: layers of another encoder; "
+        "static: no layers, a vector for each token; :corpus after any of them: only the tokens of the training sentences.",
+        DEFAULT_STUDENT,
+    )
+    cross_encoder: str | None = option(
+        "For dse: a fine-tuned cross-encoder's folder; default: the teacher is fine-tuned on the task.",
+        None,
+        panel=ENCODERS,
+    )
     augment: Names = option(
         "Changed copies of the training sentences: synonym, swap, delete, back-translation (by German; or @THERE+BACK, two "
         "MarianMT models), with commas between, or hpd (synonym, back-translation). For methods with `augmentation: true`.",
@@ -93,18 +120,37 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, GrowingClusterS
         """The kinds of sets that rows are scored on: those of `tasks`, and those that students are selected by."""
         return tuple(kind for kind in EVERY_TASK if kind in self.tasks or kind in selection.tasks)
 
+    @property
+    def sets_folder(self) -> Path | None:
+        """The data folder; None where text alone is given, which has no sets to score on."""
+        return self.data_folder if self.data or not self.texts.sources else None
+
+    @property
+    def limits(self) -> Limits:
+        """How much of a data folder, and of other text, is read."""
+        return replace(super().limits, sentences=self.max_sentences or None)
+
+    @cached_property
+    def texts(self) -> Texts:
+        """The sources of text, fetched where they are URIs (else those of `--teacher-vectors`), and how to read them."""
+        from distilbench.data.text import Texts
+        from distilbench.storage.scratch import local_text
+
+        sources = tuple(local_text(source) for source in self.text)
+        if self.teacher_vectors is not None:
+            sources = sources or (str(self.teacher_encoder.vector_file.path),)
+        return Texts(sources, self.text_column, self.skip_bad_rows)
+
     @cached_property
     def teacher_encoder(self) -> EncoderSpec:
         """The teacher and how it reads, or the file of its vectors."""
         if self.teacher_vectors is None:
-            return super().teacher_encoder
+            return self.encoder(self.teacher)
         from distilbench.encoders.encoder import EncoderSpec
 
         for name in ("teacher", "prompt"):
             if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
-                raise InputError(
-                    f"--{name.replace('_', '-')}: expected none with --teacher-vectors, which are taken as they are"
-                )
+                raise InputError(f"--{name}: expected none with --teacher-vectors, which are taken as they are")
         spec = EncoderSpec(str(self.teacher_vectors.absolute()), max_tokens=self.max_tokens, vectors=self.text_column)
         _ = spec.vector_file
         return spec
@@ -118,16 +164,17 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, GrowingClusterS
 
         return given_vectors(self.teacher_encoder.vector_file, self.artifacts)
 
-    @cached_property
-    def texts(self) -> Texts:
-        """The sources of text; those of the given vectors, where no others are named."""
-        own = super().texts
-        if self.teacher_vectors is None or own.sources:
-            return own
-        return replace(own, sources=(str(self.teacher_encoder.vector_file.path),))
+    def student_reading(self, student: str) -> EncoderSpec:
+        """The encoder that a student is made of, and how it reads."""
+        from distilbench.encoders.student import student_reading, student_source
+
+        source = student_source(student, self.teacher_encoder)
+        if not self.by_role:
+            return source
+        return student_reading(source, self.teacher_encoder, self.prompts.get("query"), self.prompts.get("document"))
 
 
-class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSettings):
+class RunSettings(PreparationSettings, RunPlaceSettings, CodeSettings):
     """Settings that every training has."""
 
     faiss_baselines: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], COMMAS] | None = option(
@@ -137,6 +184,17 @@ class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSett
         panel=RESULTS,
         expected="numbers of bytes, such as 8,16,32",
     )
+    cpus_per_trial: int | None = option("CPUs of a trial; default 1.", None, panel=RESOURCES, ge=1)
+    gpus_per_trial: float | None = option(
+        "Share of a GPU for a trial; default: as CPUs and the GPU's memory allow.", None, panel=RESOURCES, ge=0
+    )
+
+    @property
+    def share(self) -> TrialShare:
+        """A trial's share of the cluster."""
+        from distilbench.cluster.resources import TrialShare
+
+        return TrialShare(self.cpus_per_trial, self.gpus_per_trial, self.workers, grow_to=self.nodes_to_come)
 
 
 class SpaceSettings(PreparationSettings):
