@@ -24,9 +24,11 @@ def seconds(duration: Any) -> Any:
     if not isinstance(duration, str):
         return duration
     text = duration.strip().lower()
-    if not re.fullmatch(f"({_PART})+", text):
+    parts = re.findall(_PART, text) if re.fullmatch(f"({_PART})+", text) else []
+    total = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not total:
         raise ValueError(duration)
-    return math.fsum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, text))
+    return total
 
 
 def _methods(value: Any) -> tuple[str, ...]:

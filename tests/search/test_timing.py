@@ -39,7 +39,7 @@ def test_durations(text: str, wanted: float) -> None:
     assert seconds(text) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "90", "h", "-5m", "10x", "1h30", "nans", "infh", "1e999h", "-1h2h", "1_0s"])
+@pytest.mark.parametrize("text", ["", "90", "h", "0s", "-5m", "10x", "1h30", "nans", "infh", "1e999h", "-1h2h", "1_0s"])
 def test_no_durations(text: str) -> None:
     with pytest.raises(ValueError):
         seconds(text)
