@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -51,9 +50,6 @@ class Running(BaseModel):
     dim: int | None
     bytes: int | None = None
     """Bytes of a stored vector."""
-    started: float
-    """Seconds since the epoch, as `seen`."""
-    seen: float
     rung: int = 0
     """The last one finished."""
     step: int = 0
@@ -101,11 +97,6 @@ class Progress(BaseModel):
     """Trainings that have confirmed a trial, or students scored, of `stage_total`; 0 of 0 at other stages."""
     stage_total: int = 0
 
-    @property
-    def ended(self) -> int:
-        """Finished trials of any state."""
-        return sum(self.counts.values())
-
 
 class Tally:
     """Counts what a driver tells, then tells the listeners; `progress()` is the state at this moment."""
@@ -121,9 +112,8 @@ class Tally:
         self.waiting_trials: dict[int, Running] = {}
         """Those without a worker, at their last report: they wait for a verdict."""
         self.records = {r.number: r for r in plan.earlier if not r.confirms}
+        self.ended_before = len(self.records)
         self.confirmed = 0
-        self.trained = 0.0
-        """Optimiser steps since this driver began."""
 
     def _tell(self, event: Event) -> None:
         for listener in self.listeners:
@@ -132,21 +122,10 @@ class Tally:
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         """Count a trial that has been given to a worker among the running."""
-        self._begin(number, params)
+        dim = int(params["output_dim"]) if "output_dim" in params else None
+        size = None if dim is None else vector_bytes(params, dim)
+        self.running[number] = self.waiting_trials.pop(number, Running(number=number, dim=dim, bytes=size))
         self._tell(Event("report"))
-
-    def _begin(self, number: int, params: dict[str, Any]) -> None:
-        now, dim = self.clock(), params.get("output_dim")
-        if waited := self.waiting_trials.pop(number, None):
-            self.running[number] = waited.model_copy(update={"seen": now})
-            return
-        self.running[number] = Running(
-            number=number,
-            dim=int(dim) if isinstance(dim, int | float) else None,
-            bytes=vector_bytes(params, int(dim)) if isinstance(dim, int | float) else None,
-            started=now,
-            seen=now,
-        )
 
     def progressed(self, number: int, result: dict[str, Any]) -> None:
         """Note how far a running trial is; it reports about every 5 s.
@@ -154,21 +133,13 @@ class Tally:
         `result` has "rung" (the last finished one), "step", "total_steps", "steps_per_second" and "loss" (None before the
         first), and at the end of a rung also "objective" and metrics such as "dev_score".
         """
-        if number not in self.running:
-            self._begin(number, {})
-        before, now = self.running[number], self.clock()
-        step, speed = int(result["step"]), finite(result.get("steps_per_second"))
-        gained = float(max(0, step - before.step))
-        if speed:  # a continued trial's first report counts steps of the driver before
-            gained = min(gained, speed * (now - before.seen))
-        self.trained += gained
+        before = self.running.get(number, Running(number=number, dim=None))
         self.running[number] = before.model_copy(
             update={
-                "seen": now,
                 "rung": int(result.get("rung", before.rung)),
-                "step": step,
+                "step": int(result["step"]),
                 "total_steps": int(result["total_steps"]) if result.get("total_steps") else before.total_steps,
-                "steps_per_second": speed,
+                "steps_per_second": finite(result.get("steps_per_second")),
                 "loss": finite(result.get("loss")),
                 "objective": finite(result.get("objective", before.objective)),
                 "dev": finite(result.get("dev_score", before.dev)),
@@ -184,11 +155,11 @@ class Tally:
 
     def finished(self, record: TrialRecord) -> None:
         """Count a trial that is COMPLETE, PRUNED or FAIL among the finished, or among the confirmations."""
-        last = self.running.pop(record.number, None) or self.waiting_trials.pop(record.number, None)
+        self.running.pop(record.number, None)
+        self.waiting_trials.pop(record.number, None)
         if record.confirms:
             self.confirmed += 1
         else:
-            self.trained += max(0, _length(record) - (last.step if last else 0))
             self.records[record.number] = record
         self._tell(Event("finished", record=record))
 
@@ -235,36 +206,19 @@ class Tally:
         )
 
     def seconds_left(self, now: float) -> float | None:
-        """To the end of the search: the steps still expected at the rate so far, or the deadline where that is sooner.
+        """To the end of the search, at the rate so far, or to its deadline where that is sooner.
 
-        A trial is expected to go as far as those before it that went farther than it is; early stopping is thereby in.
-        A stage after the search takes as long for each of what is left as for those that are done.
+        A running trial counts as the share of its steps that it has been trained, one that was stopped as a whole one. A
+        stage after the search takes as long for each of what is left as for those that are done.
         """
-        if self.done:
-            return (self.total - self.done) * (now - self.at_since) / self.done
         if self.at not in ("starting", "search"):
-            return None
+            return (self.total - self.done) * (now - self.at_since) / self.done if self.done else None
+        begun = [*self.running.values(), *self.waiting_trials.values()]
+        done = len(self.records) - self.ended_before + sum(r.step / r.total_steps for r in begun if r.total_steps)
         until = [] if self.plan.deadline is None else [max(0.0, self.plan.deadline - now)]
-        ahead, rate = self._steps_ahead(), self.trained / max(now - self.began, 1e-9)
-        if ahead is not None and (rate > 0 or ahead == 0):
-            until.append(ahead / rate if ahead else 0.0)
+        if done:
+            until.append(max(0.0, self.plan.trials - self.ended_before - done) * (now - self.began) / done)
         return min(until, default=None)
-
-    def _steps_ahead(self) -> float | None:
-        lengths = [_length(r) for r in self.records.values()]
-        totals = [r.total_steps for r in self.running.values() if r.total_steps]
-        to_begin = max(0, self.plan.trials - len(self.records) - len(self.running) - len(self.waiting_trials))
-        if not (lengths or totals):
-            return None if self.running or to_begin else 0.0
-        ahead = to_begin * fmean(lengths or totals)
-        for trial in self.running.values():
-            farther = [n for n in lengths if n > trial.step] or [max(totals, default=trial.step)]
-            ahead += max(0.0, fmean(farther) - trial.step)
-        return ahead
-
-
-def _length(record: TrialRecord) -> int:
-    return record.rungs[-1].step if record.rungs else 0
 
 
 def finite(value: Any) -> float | None:
@@ -289,9 +243,7 @@ def best_of(records: Iterable[TrialRecord]) -> dict[CompetitionKey, TrialRecord]
     for record in sorted(records, key=lambda r: r.number):
         if not record.is_candidate or record.objective is None or record.confirms:
             continue
-        best_so_far = best.get(record.group)
-        if best_so_far is None or record.objective > (
-            -math.inf if best_so_far.objective is None else best_so_far.objective
-        ):
+        before = best.get(record.group)
+        if before is None or before.objective is None or record.objective > before.objective:
             best[record.group] = record
     return {group: best[group] for group in sorted(best)}

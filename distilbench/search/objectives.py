@@ -48,20 +48,8 @@ def pareto_front(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[
 
     A point dominates another if it is at least as good in every objective and better in one.
     """
-    losses_UK, of_N = np.unique(_losses(points, directions), axis=0, return_inverse=True)
-    front_FK, on_front = np.empty((0, len(directions))), np.zeros(len(losses_UK), dtype=bool)
-    for i, loss_K in enumerate(losses_UK):  # rising lexicographically: what dominates a point comes before it
-        if not (front_FK <= loss_K).all(axis=1).any():
-            on_front[i] = True
-            front_FK = np.vstack([front_FK, loss_K])
-    return np.flatnonzero(on_front[of_N.reshape(-1)])
-
-
-def _losses(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[np.float64]:
-    """Lower is better in every column."""
-    points_NK = np.asarray(points, dtype=np.float64)
-    if not len(points_NK):
-        return np.empty((0, len(directions)))
-    if points_NK.shape != (len(points_NK), len(directions)) or not np.isfinite(points_NK).all():
-        raise ValueError(f"points of shape {points_NK.shape}, expected finite numbers in {len(directions)} columns")
-    return points_NK * np.array([-1.0 if direction == "maximize" else 1.0 for direction in directions])
+    signs_K = [-1.0 if direction == "maximize" else 1.0 for direction in directions]
+    loss_NK = np.asarray(points, dtype=np.float64).reshape(-1, len(signs_K)) * signs_K
+    no_worse_NN = (loss_NK[:, None] <= loss_NK).all(axis=-1)
+    better_NN = (loss_NK[:, None] < loss_NK).any(axis=-1)
+    return np.flatnonzero(~(no_worse_NN & better_NN).any(axis=0))

@@ -34,7 +34,7 @@ from distilbench.search.study import (
     trial_params,
     trial_rungs,
 )
-from distilbench.search.trial import trial_folder
+from distilbench.search.trial import Supervisor, silence_limit, trainable_for, trial_folder
 from distilbench.storage.files import remove_folder
 from distilbench.storage.retry import require_exists, retry_io
 
@@ -136,8 +136,6 @@ def _tuner(search: Search, at: SearchPlace, searcher: StudySearcher) -> Tuner:
     from ray import tune
 
     from distilbench.search.searcher import RungScheduler
-    from distilbench.search.supervisor import Supervisor, silence_limit
-    from distilbench.search.trial import trainable_for
 
     resources = at.resources
     return tune.Tuner(

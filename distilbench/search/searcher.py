@@ -20,7 +20,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from distilbench.choices import QUALITY
-from distilbench.codes import CompetitionKey, competition_key, stored_bytes
+from distilbench.codes import CompetitionKey, competition_key
 from distilbench.records import result_rung
 from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.search_plan import Search
@@ -43,8 +43,8 @@ from distilbench.storage.files import write_json
 from distilbench.storage.retry import StorageGone, retry_io
 
 RETRIES, EXCUSED = 3, 60
-"""Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
-their nodes."""
+"""Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or while
+nodes are lost."""
 
 ALIKE = 5
 """Trials that may fail by the same error one after the other: it is then no matter of their hyper-parameters."""
@@ -53,7 +53,7 @@ UNEXPECTED = re.compile(r"\w+(Error|Exception): ")
 
 
 class Events(Protocol):
-    """Listens to a search while it runs."""
+    """What listens to a search while it runs."""
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         """A trial begins, or goes on."""
@@ -69,7 +69,7 @@ class Events(Protocol):
 
 
 @dataclass
-class _Live:
+class _OpenTrial:
     """A trial between its beginning and its end in the study."""
 
     trial: optuna.Trial
@@ -80,8 +80,6 @@ class _Live:
     """The last rung that the study has; rung 0 is the start, at which no verdict is made."""
     step: int = 0
     """The last step that was heard of, those included that were trained before a verdict came."""
-    reported: set[int] = field(default_factory=set)
-    """The rungs whose value Optuna has, which takes it once."""
     last: int | None = None
     """Its last rung, once it is there."""
     failed: str = ""
@@ -89,21 +87,16 @@ class _Live:
     """Whether its training is over; what is left is a verdict on its rungs."""
     left: bool = False
     """Whether it was left RUNNING, for another time."""
-    since: float = 0.0
-    """When it was handed out."""
-    waits: bool = False
-    """Whether it was taken from its worker: for its verdict, or so that a number of bytes without a trial
-    begins."""
     begun: bool = False
     """Whether its worker is at work."""
-    node: str = ""
-    """Ray's id of the node that it was heard from; "" before that."""
     lost_before: frozenset[str] = frozenset()
     """The nodes that were lost when it was handed out."""
     machine: dict[str, Any] = field(default_factory=dict)
     """Its worker's machine, for its record."""
-    lost: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
-    """Workers that died, at work and before they began."""
+    deaths: int = 0
+    """Workers that died at work."""
+    excused: int = 0
+    """Workers that died before they began, or while nodes were lost, as spot machines go."""
 
     @property
     def group(self) -> CompetitionKey:
@@ -116,10 +109,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     A trial that has to wait for its verdict (`Verdicts.is_pending`) gives its worker back, and is served again once it
     may go on.
 
-    While an output dimension (a number of bytes, where trials compete within bytes) has no trial and `deadline()` (seconds
-    since the epoch) is finite, a trial that has had one's share of the time waits at its next rung until all have begun.
-
-    After `deadline()`, and when a trial says that storage is gone, no trial is begun and the
+    After `deadline()` (seconds since the epoch), and when a trial says that storage is gone, no trial is begun and the
     running ones, and those that wait, are left as they are: RUNNING in the study, their checkpoints kept.
     """
 
@@ -140,14 +130,15 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.suggestions = self.suggestions_type(search)
         self.verdicts = make_verdicts(self.space.budget)
         self.finished: dict[int, FrozenTrial] = {}
-        self.live: dict[str, _Live] = {}
-        self.unsettled: dict[int, _Live] = {}
-        self.interrupted: list[_Live] = []
-        self.waiting: dict[int, _Live] = {}
-        """Trials without a worker that wait for their verdicts."""
-        self.began = time.time()
-        self.sizes = set((self.space.bytes_competed if len(self.objectives) == 1 else []) or self.space.dimensions)
-        """Within which trials compete; with several objectives the dimensions, since the sampler chooses the code."""
+        self.unsettled: dict[int, _OpenTrial] = {}
+        """Trials that have not ended in the study, by number; each is in one of the next three, unless it was left, or has
+        been trained as far as it can be."""
+        self.live: dict[str, _OpenTrial] = {}
+        """Those with a worker, by Tune's id."""
+        self.waiting: set[int] = set()
+        """Those without a worker that wait for their verdicts."""
+        self.interrupted: list[_OpenTrial] = []
+        """Those to hand out before any new trial."""
         self.halted = ""
         """The reason that no trial is begun any more: storage is gone, or all fail."""
         self._alike = ("", 0)
@@ -163,32 +154,23 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if self.count >= self.wanted:
             self.verdicts.close()
         self._settle()
-        for live_trial in self.interrupted:
-            # Killed between its last verdict and telling it.
-            live_trial.ended = self.verdicts.is_settled(live_trial.number)
-            if self.verdicts.is_pending(live_trial.number):
-                self.waiting[live_trial.number] = live_trial
-        self.interrupted = [o for o in self.interrupted if not o.ended and o.number not in self.waiting]
-        self._settle()
 
     def _restore(self, trial: FrozenTrial) -> None:
-        group, rungs = trial_group(trial), trial_rungs(trial)
-        if trial.state.is_finished():
-            self.finished[trial.number] = trial
-            self.verdicts.restore(trial.number, group, judged_rungs(trial))
-            if (last := trial.user_attrs.get(LAST)) is not None:
-                self.verdicts.finish(trial.number, last)
-            return
-        again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=-1)
-        live_trial = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
-        self.verdicts.enter(trial.number, group)
+        number, rungs, last = trial.number, trial_rungs(trial), trial.user_attrs.get(LAST)
+        self.verdicts.enter(number, trial_group(trial))
         for rung, value in judged_rungs(trial).items():
-            self.verdicts.report(trial.number, rung, value)
-        live_trial.reported, live_trial.last = set(trial.intermediate_values), trial.user_attrs.get(LAST)
-        if live_trial.last is not None:
-            self.verdicts.finish(trial.number, live_trial.last)
-        self.unsettled[trial.number] = live_trial
-        self.interrupted.append(live_trial)
+            self.verdicts.report(number, rung, value)
+        if last is not None:
+            self.verdicts.finish(number, last)
+        if trial.state.is_finished():
+            self.finished[number] = trial
+            self.verdicts.fail(number)
+        else:
+            again = optuna.Trial(self.study, trial._trial_id)
+            self.unsettled[number] = _OpenTrial(
+                again, number, trial_params(trial), rungs, stored=max(rungs, default=-1), last=last
+            )
+            self.waiting.add(number)  # until `_settle` finds that it may go on, or was killed before its end was told
 
     @property
     def remaining(self) -> int:
@@ -206,53 +188,39 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return Searcher.FINISHED
         if not self.remaining or len(self.live) >= self.concurrency:  # one that is live may be handed out again
             return None
-        live_trial = self._next_trial()
-        if live_trial is None:
+        trial = self.interrupted.pop(0) if self.interrupted else self._new_trial()
+        if trial is None:
             finished = self.over or (self.suggestions.exhausted and not self.live)
             return Searcher.FINISHED if finished else None
-        live_trial.node, live_trial.lost_before, live_trial.since = "", self.lost_nodes(), time.time()
-        self.live[trial_id] = live_trial
-        self.events.started(live_trial.number, live_trial.params)
-        return {"number": live_trial.number, "params": live_trial.params}
+        trial.lost_before = self.lost_nodes()
+        self.live[trial_id] = trial
+        self.events.started(trial.number, trial.params)
+        return {"number": trial.number, "params": trial.params}
 
-    def _next_trial(self) -> _Live | None:
-        """An interrupted trial, or else a new one; None where there is none for now."""
-        makes_room = self._waiting_sizes() and all(trial.waits for trial in self.interrupted)
-        if self.count < self.wanted and (not self.interrupted or makes_room):
-            params = self.suggestions.ask(self._lookup)
-            if params is not None:
-                return self._begin(params)
-            if self.suggestions.exhausted:
-                self._end_exhausted()
-        if not self.interrupted:
-            return None
-        live_trial = self.interrupted.pop(0)
-        live_trial.waits = False
-        return live_trial
-
-    def _begin(self, params: dict[str, Any]) -> _Live | None:
-        """Begin a new trial in the study; None where storage is gone."""
+    def _new_trial(self) -> _OpenTrial | None:
+        """A trial that has begun in the study; None where one has to end before it, none is left, or storage is gone."""
+        params = self.suggestions.ask(self._lookup)
+        if params is None:
+            if self.suggestions.exhausted:  # no student improves the front any more: the trials that there are, are all
+                self.wanted = self.count
+                self._stored(lambda: self.study.set_user_attr(EXHAUSTED, self.count))
+                self.verdicts.close()
+                self._settle()
+            return self.interrupted.pop(0) if self.interrupted else None
         suggested = self.suggestions.asked[-1]
-        trial = self._stored(
+        begun = self._stored(
             lambda: begin_trial(self.study, self.count, params, suggested.params, suggested.distributions)
         )
-        if trial is None:
+        if begun is None:
             return None
-        live_trial = _Live(trial, self.count, params)
+        trial = _OpenTrial(begun, self.count, params)
         self.count += 1
-        self.verdicts.enter(live_trial.number, live_trial.group)
-        self.unsettled[live_trial.number] = live_trial
+        self.verdicts.enter(trial.number, trial.group)
+        self.unsettled[trial.number] = trial
         if self.count >= self.wanted:
             self.verdicts.close()
             self._settle()
-        return live_trial
-
-    def _end_exhausted(self) -> None:
-        """No student improves the front any more: the trials that there are, are all."""
-        self.wanted = self.count
-        self.verdicts.close()
-        self._stored(lambda: self.study.set_user_attr(EXHAUSTED, self.count))
-        self._settle()
+        return trial
 
     def begun(self, trial_id: str) -> None:
         """The trial's worker is at work."""
@@ -270,130 +238,103 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def report(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Take a running trial's report; whether it goes on."""
-        live_trial = self.live[trial_id]
-        rungs_before = len(live_trial.rungs)
-        self._take(live_trial, result)
-        if not live_trial.left and self.verdicts.stopped(live_trial.number) is not None:
+        trial = self.live[trial_id]
+        self._take(trial, result)
+        if not trial.left and self.verdicts.stopped(trial.number) is not None:
             return False
         if self.over:
-            live_trial.left = True
+            trial.left = True
             return False
-        self.events.progressed(live_trial.number, result)
-        if not result["done"] and self.verdicts.is_pending(live_trial.number):
-            live_trial.waits = True
-            return False
-        trained_on = len(live_trial.rungs) > rungs_before and max(live_trial.rungs) > 0
-        if trained_on and not result["done"] and self._had_its_share(live_trial):
-            live_trial.waits = True  # its checkpoint is of this rung: nothing is trained twice
-            return False
-        return True
+        self.events.progressed(trial.number, result)
+        return bool(result["done"]) or not self.verdicts.is_pending(trial.number)
 
-    def _waiting_sizes(self) -> int:
-        """The number of `sizes` that no trial has had yet; 0 without a deadline."""
-        if math.isinf(self.deadline()) or self.count >= self.wanted:
-            return 0
-        begun = [trial_params(t) for t in self.finished.values()]
-        begun += [live_trial.params for live_trial in self.unsettled.values()]
-        coded = len(self.objectives) == 1
-        return len(self.sizes - {(coded and stored_bytes(p)) or int(p["output_dim"]) for p in begun})
-
-    def _had_its_share(self, live_trial: _Live) -> bool:
-        if not self._waiting_sizes():
-            return False
-        share = (self.deadline() - self.began) * self.concurrency / len(self.sizes)
-        return time.time() - live_trial.since >= share
-
-    def _take(self, live_trial: _Live, result: dict[str, Any]) -> None:
+    def _take(self, trial: _OpenTrial, result: dict[str, Any]) -> None:
         """Note the rungs that are new, and settle whatever they settle.
 
         A failure is of the last rung itself, unless `collapsed` is False in the result: the training went wrong after it.
         """
-        live_trial.step = max(live_trial.step, int(result.get("step", 0)))
-        live_trial.node = str(result.get("node", live_trial.node))
-        live_trial.machine = dict(result.get("machine", live_trial.machine))
+        trial.step = max(trial.step, int(result.get("step", 0)))
+        trial.machine = dict(result.get("machine", trial.machine))
         if result.get("halt"):
-            self.halted, live_trial.left = self.halted or str(result["halt"]), True
+            self.halted, trial.left = self.halted or str(result["halt"]), True
             return
-        for rung in result["rungs"]:
+        collapsed = bool(result["failed"]) and bool(result.get("collapsed", True))
+        for rung in (rung for rung in result["rungs"] if int(rung["rung"]) not in trial.rungs):
             number = int(rung["rung"])
-            if number not in live_trial.rungs:
-                rung_values = {
-                    **rung["metrics"],
-                    **{key: rung[key] for key in ("step", "objective", "eligible") if key in rung},
-                }
-                failing = bool(result["failed"]) and bool(result.get("collapsed", True))
-                collapsed = failing and rung is result["rungs"][-1]
-                live_trial.rungs[number] = {**rung_values, "collapsed": True} if collapsed else rung_values
-                if not collapsed:
-                    self.verdicts.report(live_trial.number, number, _value(rung_values))
+            values = {**rung["metrics"], **{k: rung[k] for k in ("step", "objective", "eligible") if k in rung}}
+            if collapsed and rung is result["rungs"][-1]:
+                trial.rungs[number] = {**values, "collapsed": True}
+            else:
+                trial.rungs[number] = values
+                self.verdicts.report(trial.number, number, _number(values["objective"]))
         if result["failed"]:
-            live_trial.failed = str(result["failed"])
-            self.verdicts.fail(live_trial.number)
+            trial.failed = str(result["failed"])
+            self.verdicts.fail(trial.number)
         elif result["done"]:
-            live_trial.last = max(live_trial.rungs)
-            self.verdicts.finish(live_trial.number, live_trial.last)
+            trial.last = max(trial.rungs)
+            self.verdicts.finish(trial.number, trial.last)
         self._settle()
 
     def _settle(self) -> None:
+        """Decide what can be decided; store what counts, hand out again what may go on, tell what has ended."""
         self.verdicts.decide()
-        for live_trial in list(self.unsettled.values()):
-            self._store(live_trial, self.verdicts.last_valid_rung(live_trial.number))
-            if live_trial.number in self.waiting and not self.verdicts.is_pending(live_trial.number):
-                del self.waiting[live_trial.number]
-                live_trial.waits, live_trial.ended = False, self.verdicts.is_settled(live_trial.number)
-                if not live_trial.ended:
-                    self._serve_again(live_trial)
-            if live_trial.ended and self.verdicts.is_settled(live_trial.number):
-                self._tell(live_trial)
+        for trial in list(self.unsettled.values()):
+            self._store(trial, self.verdicts.last_valid_rung(trial.number))
+            settled = self.verdicts.is_settled(trial.number)
+            if trial.number in self.waiting and not self.verdicts.is_pending(trial.number):
+                self.waiting.remove(trial.number)
+                trial.ended = settled
+                if not settled:
+                    self._serve_again(trial)
+            if trial.ended and settled:
+                self._tell(trial)
 
-    def _store(self, live_trial: _Live, until: int) -> None:
+    def _store(self, trial: _OpenTrial, until: int) -> None:
         """Write the rungs up to `until` into the study; those after a stop are as if they had never been."""
-        for rung in sorted(r for r in live_trial.rungs if live_trial.stored < r <= until):
-            rung_values = live_trial.rungs[rung]
+        for rung in sorted(r for r in trial.rungs if trial.stored < r <= until):
+            values, own = trial.rungs[rung], trial.trial
 
-            def write(rung: int = rung, rung_values: dict[str, Any] = rung_values) -> bool:
-                judged = rung and not rung_values.get("collapsed")
-                if judged and len(self.objectives) == 1 and rung not in live_trial.reported:
-                    live_trial.trial.report(_value(rung_values), rung)
-                    live_trial.reported.add(rung)
-                if rung == live_trial.last:
-                    live_trial.trial.set_user_attr(LAST, rung)
-                if live_trial.machine:
-                    live_trial.trial.set_user_attr(MACHINE, live_trial.machine)
-                live_trial.trial.set_user_attr(rung_key(rung), rung_values)  # after all else that belongs to the rung
+            def write(rung: int = rung, values: dict[str, Any] = values, own: optuna.Trial = own) -> bool:
+                if rung and not values.get("collapsed") and len(self.objectives) == 1:
+                    # Unlike `Trial.report` it may be repeated.
+                    own.storage.set_trial_intermediate_value(own._trial_id, rung, _number(values["objective"]))
+                if rung == trial.last:
+                    own.set_user_attr(LAST, rung)
+                if trial.machine:
+                    own.set_user_attr(MACHINE, trial.machine)
+                own.set_user_attr(rung_key(rung), values)  # after all else that belongs to the rung
                 return True
 
             if not self._stored(write):
                 return
-            live_trial.stored = rung
+            trial.stored = rung
 
-    def _tell(self, live_trial: _Live) -> None:
+    def _tell(self, trial: _OpenTrial) -> None:
         """Tell the study how the trial ended."""
-        stopped, values = self.verdicts.stopped(live_trial.number), None
+        stopped, values = self.verdicts.stopped(trial.number), None
         if stopped is not None:
             state, reason = TrialState.PRUNED, stopping_reason(self.space.budget, stopped)
-        elif live_trial.failed:
-            state, reason = TrialState.FAIL, live_trial.failed
-            self._store(live_trial, max(live_trial.rungs, default=0))
+        elif trial.failed:
+            state, reason = TrialState.FAIL, trial.failed
+            self._store(trial, max(trial.rungs, default=0))
         else:
-            state, reason = TrialState.COMPLETE, ""
-            values = [self.values(live_trial)[name] for name in self.objectives]
+            state, reason, values = TrialState.COMPLETE, "", self._values(trial)
             unknown = [name for name, value in zip(self.objectives, values, strict=True) if math.isnan(value)]
             if unknown:  # Optuna takes no such value
                 state, values, reason = TrialState.FAIL, None, f"objective {unknown[0]} is nan"
 
         def tell() -> FrozenTrial:
-            stored = live_trial.rungs.get(live_trial.stored, {})  # all that is known of one that waited for this driver
-            live_trial.trial.set_user_attr(STEPS, max(live_trial.step, int(stored.get("step", 0))))
-            if live_trial.machine:
-                live_trial.trial.set_user_attr(MACHINE, live_trial.machine)
-            live_trial.trial.set_user_attr("reason", reason)
-            return self.study.tell(live_trial.trial, values, state, skip_if_finished=True)
+            stored = trial.rungs.get(trial.stored, {})  # all that is known of one that waited for this driver
+            trial.trial.set_user_attr(STEPS, max(trial.step, int(stored.get("step", 0))))
+            if trial.machine:
+                trial.trial.set_user_attr(MACHINE, trial.machine)
+            trial.trial.set_user_attr("reason", reason)
+            return self.study.tell(trial.trial, values, state, skip_if_finished=True)
 
         finished = self._stored(tell)
         if finished is not None:
-            del self.unsettled[live_trial.number]
-            self.finished[live_trial.number] = finished
+            del self.unsettled[trial.number]
+            self.finished[trial.number] = finished
             self._count_alike(reason if state == TrialState.FAIL else "")
             self._stored(lambda: self.events.finished(finished))
 
@@ -405,73 +346,65 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             said = f"{ALIKE} trials one after the other failed alike: {error}"
             self.halted = self.halted or f"{said}; the same command goes on with the other trials once that is mended"
 
-    def values(self, live_trial: _Live) -> dict[str, float]:
+    def _values(self, trial: _OpenTrial) -> list[float]:
         """The objectives' values of a trial that has come to its end."""
-        result = result_rung([as_rung(number, rung_values) for number, rung_values in live_trial.rungs.items()])
+        result = result_rung([as_rung(number, values) for number, values in trial.rungs.items()])
         assert result is not None
         if len(self.objectives) == 1:
-            return {QUALITY: _number(result.objective)}
-        end = live_trial.rungs[max(live_trial.rungs)]  # what a student costs is noted there alone
+            return [_number(result.objective)]
+        end = trial.rungs[max(trial.rungs)]  # what a student costs is noted there alone
         by_objective = {
             QUALITY: result.metrics["dev_quality"],
-            "bytes": live_trial.group.bytes,
+            "bytes": trial.group.bytes,
             "latency": end.get("latency_ms"),
             "model_bytes": end.get("model_bytes"),
         }
-        return {name: _number(by_objective[name]) for name in self.objectives}
+        return [_number(by_objective[name]) for name in self.objectives]
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """A trial's training has ended, or was stopped: tell the study as soon as its verdicts are all there."""
-        live_trial = self.live.pop(trial_id, None)
-        if live_trial is None or live_trial.left:
-            return
-        if live_trial.waits and not error:
-            live_trial.begun = False
-            if self.verdicts.is_pending(live_trial.number):
-                self.waiting[live_trial.number] = live_trial
-                self.events.waiting(live_trial.number)
-            else:
-                self._serve_again(live_trial)
+        trial = self.live.pop(trial_id, None)
+        if trial is None or trial.left:
             return
         if error or result is None or "rungs" not in result:
-            live_trial.lost[live_trial.begun and not self._lost_its_node(live_trial)] += 1
-            if live_trial.lost[True] <= RETRIES and live_trial.lost[False] <= EXCUSED:
-                live_trial.begun = False
-                self._serve_again(live_trial)
+            if trial.begun and self.lost_nodes() <= trial.lost_before:
+                trial.deaths += 1
+            else:
+                trial.excused += 1
+            if trial.deaths <= RETRIES and trial.excused <= EXCUSED:
+                self._serve_again(trial)
                 return
-            self.died.append(live_trial.number)
-            live_trial.failed = "its worker died more often than is retried; see the run's tune folder"
-            self.verdicts.fail(live_trial.number)
+            self.died.append(trial.number)
+            trial.failed = "its worker died more often than is retried; see the run's tune folder"
+            self.verdicts.fail(trial.number)
         else:
-            self._take(live_trial, result)  # Tune passes a last result here only
-        if not live_trial.left:
-            live_trial.ended = True
-            self._settle()
+            self._take(trial, result)  # Tune passes a last result here only
+            if trial.left:
+                return
+            if not (result["done"] or result["failed"] or self.verdicts.stopped(trial.number) is not None):
+                if self.verdicts.is_pending(trial.number):
+                    self.waiting.add(trial.number)
+                    self.events.waiting(trial.number)
+                else:
+                    self._serve_again(trial)
+                return
+        trial.ended = True
+        self._settle()
 
     def _lookup(self, number: int) -> FrozenTrial | None:
         """A finished trial; where trials wait at rungs, one that has not finished as it is in the study."""
         if number in self.finished or not waits_at_rungs(self.space.budget):
             return self.finished.get(number)
-        if (live_trial := self.unsettled.get(number)) is None:  # storage was gone when it ended
+        if (trial := self.unsettled.get(number)) is None:  # storage was gone when it ended
             return None
-        suggested = self.suggestions.asked[number]
-        rungs = {rung: values for rung, values in live_trial.rungs.items() if rung <= live_trial.stored}
-        ended = {LAST: live_trial.last} if live_trial.last is not None else {}
-        return create_trial(
-            state=TrialState.RUNNING,
-            params=suggested.params,
-            distributions=suggested.distributions,
-            user_attrs={PARAMS: live_trial.params, **{rung_key(r): values for r, values in rungs.items()}, **ended},
-        )
+        stored = {rung_key(rung): values for rung, values in trial.rungs.items() if rung <= trial.stored}
+        ended = {} if trial.last is None else {LAST: trial.last}
+        return create_trial(state=TrialState.RUNNING, user_attrs={PARAMS: trial.params, **stored, **ended})
 
-    def _serve_again(self, live_trial: _Live) -> None:
+    def _serve_again(self, trial: _OpenTrial) -> None:
         """Hand it out before any new trial."""
-        self.interrupted = sorted([*self.interrupted, live_trial], key=lambda o: o.number)
-
-    def _lost_its_node(self, live_trial: _Live) -> bool:
-        """Whether the trial is not at fault: its node is gone, as spot machines go."""
-        lost = self.lost_nodes()
-        return live_trial.node in lost if live_trial.node else bool(lost - live_trial.lost_before)
+        trial.begun = False
+        self.interrupted = sorted([*self.interrupted, trial], key=lambda o: o.number)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save but which study: its storage is the truth."""
@@ -509,10 +442,6 @@ class RungScheduler(FIFOScheduler):  # type: ignore[misc]
         """Forget Tune's own statistics of the trial: it keeps every trial to the end, and these are most of its size."""
         trial.run_metadata.metric_analysis.clear()
         trial.run_metadata.metric_n_steps.clear()
-
-
-def _value(rung_values: dict[str, Any]) -> float:
-    return _number(rung_values["objective"])
 
 
 def _number(value: Any) -> float:

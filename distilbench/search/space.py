@@ -8,7 +8,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import BaseTrial
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distilbench.choices import Searcher
 from distilbench.codes import CompetitionKey, competition_key, stored_bytes
@@ -34,6 +34,28 @@ class Range(BaseModel):
     """Searched only where these other parameters have one of these values; elsewhere it is the method's default."""
     students: dict[str, Range] | None = None
     """Ranges that replace this one for some students, by name, and for the same students with fewer tokens."""
+
+    @model_validator(mode="after")
+    def _choices_or_ends(self) -> Range:
+        if self.choices is not None:
+            if self.low is not None or self.high is not None or self.log:
+                raise ValueError("both choices and low/high/log; expected one of the two")
+            if not self.choices or len(set(self.choices)) < len(self.choices):
+                raise ValueError(f"choices is {list(self.choices)}; expected at least one value, and each value once")
+        elif self.low is None or self.high is None:
+            raise ValueError("neither choices nor both of low and high are given")
+        elif self.low >= self.high:
+            raise ValueError(f"from {self.low:g} to {self.high:g}: an empty range; put a single value under fixed")
+        elif self.log and self.low <= 0:
+            raise ValueError(f"low is {self.low:g}; expected above 0 on a logarithmic scale")
+        if any(own.when or own.students for own in self.ranges[1:]):
+            raise ValueError("students: a condition; expected choices, or low and high")
+        return self
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """This one, and those of single students."""
+        return (self, *(self.students or {}).values())
 
     @property
     def is_numeric(self) -> bool:

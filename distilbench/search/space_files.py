@@ -16,7 +16,7 @@ enqueue:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 from distilbench.choices import BUDGETS, Searcher
 from distilbench.encoders.student import aliases
 from distilbench.errors import InputError, naming
-from distilbench.search.space import Range, SearchSpace
+from distilbench.search.space import GIVEN, Range, SearchSpace
 from distilbench.training.params import Params
 from distilbench.trials.budget import Budget
 
@@ -88,6 +88,13 @@ class _File(BaseModel):
     fixed: dict[str, Any] = Field(default_factory=dict)
     enqueue: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def students(self) -> list[str]:
+        """The students that the space names, searched or fixed."""
+        searched = self.parameters.get("student")
+        named = (searched.choices or ()) if searched is not None else (self.fixed.get("student"),)
+        return [str(student) for student in named if student is not None]
+
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML in which 1e-5 is a number, as it is everywhere else, and a key may come once."""
@@ -127,22 +134,27 @@ def load_space(
 
     `native` is the output dimension of that name, or says it for the students that the space names.
     """
-    file = _read_file(path, native)
+    try:
+        file = _with_native(_File.model_validate(read_yaml(path)), native)
+    except ValidationError as error:
+        raise InputError(first_error(path, error)) from None
     fields = {field.alias or name: field for name, field in params.model_fields.items()}
     with naming(path):
         if file.method != method:
             raise InputError(f"method: it is a space of {file.method!r}; expected {method!r}")
         _check_names(file, fields)
-        _check_students(file)
-        for name, r in file.parameters.items():
-            _check_range(name, r, fields[name])
-            for student, own in (r.students or {}).items():
-                _check_range(f"{name}: students: {student}", own, fields[name])
-        _check_conditions(file, fields)
-        for number, setting in enumerate(file.enqueue, start=1):
-            check_setting(f"enqueue, setting {number}", setting, file.parameters, fields)
         for name, value in file.fixed.items():
             check_value(name, "fixed", value, fields[name])
+        drawn_before = set(file.fixed)
+        for name, r in file.parameters.items():
+            _check_range(name, r, fields[name])
+            _check_condition(file, name, fields, drawn_before)
+            _check_own_ranges(file, name, fields[name], drawn_before)
+            drawn_before.add(name)
+        for student in file.budget.student_steps or ():
+            _check_named(file, "budget.student_steps", student)
+        for number, setting in enumerate(file.enqueue, start=1):
+            check_setting(f"enqueue, setting {number}", setting, file.parameters, fields)
     defaults = {n: f.default for n, f in fields.items() if not f.is_required()}
     fixed = {n: value for n, value in defaults.items() if n not in file.parameters} | file.fixed
     conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
@@ -154,8 +166,7 @@ def load_space(
         parameters=file.parameters,
         fixed=as_json.dump_python(fixed, mode="json"),
         integers={
-            name: fields[name].annotation is int
-            and any(one.choices is None for one in (r, *(r.students or {}).values()))
+            name: fields[name].annotation is int and any(one.choices is None for one in r.ranges)
             for name, r in file.parameters.items()
         },
         defaults=as_json.dump_python(conditional, mode="json"),
@@ -163,32 +174,23 @@ def load_space(
     )
 
 
-def _read_file(path: Path, native: int | Callable[[Sequence[str]], int]) -> _File:
-    try:
-        file = _File.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise InputError(first_error(path, error)) from None
+def _with_native(file: _File, native: int | Callable[[Sequence[str]], int]) -> _File:
+    """The file with a number for `native`."""
     searched, fixed = file.parameters.get("output_dim"), file.fixed.get("output_dim")
     choices = (searched.choices or ()) if searched else ()
     if NATIVE not in (fixed, *choices, *(setting.get("output_dim") for setting in file.enqueue)):
         return file
-    width = native if isinstance(native, int) else native(_named_students(file))
-    update: dict[str, Any] = {
-        "enqueue": tuple({**s, "output_dim": width} if s.get("output_dim") == NATIVE else s for s in file.enqueue)
-    }
-    if fixed == NATIVE:
-        update["fixed"] = {**file.fixed, "output_dim": width}
-    elif searched is not None and NATIVE in choices:
+    width = native if isinstance(native, int) else native(file.students)
+
+    def resolved(setting: dict[str, Any]) -> dict[str, Any]:
+        return {**setting, "output_dim": width} if setting.get("output_dim") == NATIVE else setting
+
+    parameters = dict(file.parameters)
+    if searched is not None and NATIVE in choices:
         widths = tuple(width if c == NATIVE else c for c in choices if c == NATIVE or c != width)
-        update["parameters"] = {**file.parameters, "output_dim": searched.model_copy(update={"choices": widths})}
-    return file.model_copy(update=update)
-
-
-def _named_students(file: _File) -> list[str]:
-    """The students that a space names, searched or fixed."""
-    searched = file.parameters.get("student")
-    named = (searched.choices or ()) if searched is not None else (file.fixed.get("student"),)
-    return [str(student) for student in named if student is not None]
+        parameters["output_dim"] = searched.model_copy(update={"choices": widths})
+    enqueue = tuple(resolved(setting) for setting in file.enqueue)
+    return file.model_copy(update={"parameters": parameters, "fixed": resolved(file.fixed), "enqueue": enqueue})
 
 
 def _check_names(file: _File, fields: Mapping[str, FieldInfo]) -> None:
@@ -202,29 +204,51 @@ def _check_names(file: _File, fields: Mapping[str, FieldInfo]) -> None:
     missing = [n for n, f in fields.items() if f.is_required() and n not in file.parameters and n not in file.fixed]
     if missing:
         raise InputError(f"{missing[0]}: neither searched nor fixed; {file.method} needs it")
-    if "output_dim" in file.parameters and file.parameters["output_dim"].choices is None:
-        raise InputError("output_dim: low/high; expected choices, since the best student of each is reported")
+    for name in GIVEN & file.parameters.keys():
+        r = file.parameters[name]
+        if r.choices is None or r.when or r.students:
+            raise InputError(
+                f"{name}: low/high, when or students; expected choices alone: every trial has one, and the best of each is "
+                "reported"
+            )
 
 
-def _check_conditions(file: _File, fields: Mapping[str, FieldInfo]) -> None:
-    drawn_before = dict(file.fixed)  # drawn before the parameter at hand
-    for name, r in file.parameters.items():
-        for other, values in (r.when or {}).items():
-            if other == name or other not in drawn_before:
-                raise InputError(
-                    f"{name}: when names {other}; expected a parameter that stands before it, or a fixed one"
-                )
-            for value in values if isinstance(values, tuple) else (values,):
-                check_value(name, f"when {other}", value, fields[other])
-                choices = file.parameters[other].choices if other in file.parameters else None
-                known = choices if other != "student" else [name for c in choices or () for name in aliases(str(c))]
-                if choices is not None and value not in (known or ()):
-                    raise InputError(f"{name}: when {other} is {value!r}; expected one of its choices {list(choices)}")
-        if r.when and fields[name].is_required():
+def _check_range(name: str, r: Range, field: FieldInfo) -> None:
+    """Check choices, or low and high, against the method's own field."""
+    ends = {"low": r.low, "high": r.high}
+    if r.choices is None and field.annotation not in (int, float):
+        raise InputError(f"{name}: low/high on a parameter that is not a number; expected choices")
+    for key, value in ends.items() if r.choices is None else (("choices", choice) for choice in r.choices):
+        whole = field.annotation is int and isinstance(value, float) and value.is_integer()
+        check_value(name, key, int(value) if whole and value is not None else value, field)
+
+
+def _check_condition(file: _File, name: str, fields: Mapping[str, FieldInfo], drawn_before: Container[str]) -> None:
+    for other, values in (file.parameters[name].when or {}).items():
+        if other not in drawn_before:
+            raise InputError(f"{name}: when names {other}; expected a parameter that stands before it, or a fixed one")
+        choices = file.parameters[other].choices if other in file.parameters else None
+        known = [n for c in choices or () for n in (aliases(str(c)) if other == "student" else (c,))]
+        for value in values if isinstance(values, tuple) else (values,):
+            check_value(name, f"when {other}", value, fields[other])
+            if choices is not None and value not in known:
+                raise InputError(f"{name}: when {other} is {value!r}; expected one of its choices {list(choices)}")
+        if fields[name].is_required():
             raise InputError(f"{name}: when, but the method has no default for it elsewhere")
-        if r.when and name == "output_dim":
-            raise InputError("output_dim: when; expected no condition, since every student has one")
-        drawn_before[name] = r
+
+
+def _check_own_ranges(file: _File, name: str, field: FieldInfo, drawn_before: Container[str]) -> None:
+    """Check the ranges of single students."""
+    for student, own in (file.parameters[name].students or {}).items():
+        if "student" not in drawn_before:
+            raise InputError(f"{name}: students: expected `student` before it, or under fixed")
+        _check_named(file, f"{name}: students", student)
+        _check_range(f"{name}: students: {student}", own, field)
+
+
+def _check_named(file: _File, where: str, student: str) -> None:
+    if not any(student in aliases(one) for one in file.students):
+        raise InputError(f"{where}: {student!r}; expected one of the students {file.students}")
 
 
 def check_setting(where: str, setting: Any, parameters: Mapping[str, Range], fields: Mapping[str, FieldInfo]) -> None:
@@ -236,66 +260,11 @@ def check_setting(where: str, setting: Any, parameters: Mapping[str, Range], fie
             raise InputError(f"{where}: {name} is not searched; expected some of {', '.join(parameters)}")
         check_value(name, where, value, fields[name])
         r = parameters[name]
-        if any(one.holds(value) for one in (r, *(r.students or {}).values())):
+        if any(one.holds(value) for one in r.ranges):
             continue
         if r.choices is not None:
             raise InputError(f"{where}: {name} is {value!r}; expected one of the choices {list(r.choices)}")
         raise InputError(f"{where}: {name} is {value!r}; expected from {r.low:g} to {r.high:g}")
-
-
-def _check_students(file: _File) -> None:
-    """Check the students of a space, and the ranges and steps of some of them."""
-    searched = file.parameters.get("student")
-    if searched is not None and searched.choices is None:
-        raise InputError("student: low/high; expected choices, such as static, auto:2, teacher or a folder")
-    if searched is not None and (searched.when or searched.students):
-        raise InputError("student: a condition on it; expected none, since every trial has one")
-    known = _named_students(file)
-    drawn_before = "student" in file.fixed
-    for name, r in file.parameters.items():
-        drawn_before = drawn_before or name == "student"
-        if r.students and not drawn_before:
-            raise InputError(f"{name}: students: expected `student` before it, or under fixed")
-        for student, own in (r.students or {}).items():
-            _check_named(f"{name}: students", student, known)
-            if own.when or own.students:
-                raise InputError(f"{name}: students: {student}: a condition; expected choices, or low and high")
-        if r.students and name == "output_dim":
-            raise InputError("output_dim: students; expected the same dimensions for all students")
-    for student in file.budget.student_steps or ():
-        _check_named("budget.student_steps", student, known)
-
-
-def _check_named(where: str, student: str, known: Sequence[str]) -> None:
-    if not any(student in aliases(one) for one in known):
-        raise InputError(f"{where}: {student!r}; expected one of the students {list(known)}")
-
-
-def _check_range(name: str, r: Range, field: FieldInfo) -> None:
-    """Check choices, or low and high, against the method's own field."""
-    if r.choices is not None:
-        if r.low is not None or r.high is not None or r.log:
-            raise InputError(f"{name}: both choices and low/high/log; expected one of the two")
-        if not r.choices:
-            raise InputError(f"{name}: choices is []; expected at least one value")
-        if len(set(r.choices)) < len(r.choices):
-            raise InputError(f"{name}: choices is {list(r.choices)}; expected each value once")
-        for value in r.choices:
-            check_value(name, "choices", value, field)
-        return
-    if r.low is None or r.high is None:
-        raise InputError(f"{name}: neither choices nor both of low and high are given")
-    if r.low > r.high:
-        raise InputError(f"{name}: low is {r.low:g}, above high, {r.high:g}")
-    if r.low == r.high:
-        raise InputError(f"{name}: low and high are both {r.low:g}: an empty range; put a single value under fixed")
-    if r.log and r.low <= 0:
-        raise InputError(f"{name}: low is {r.low:g}; expected above 0 on a logarithmic scale")
-    integer = field.annotation is int
-    if not integer and field.annotation is not float:
-        raise InputError(f"{name}: low/high on a parameter that is not a number; expected choices")
-    for key, value in (("low", r.low), ("high", r.high)):
-        check_value(name, key, int(value) if integer and value == int(value) else value, field)
 
 
 def check_value(name: str, key: str, value: Any, field: FieldInfo) -> None:
@@ -313,5 +282,7 @@ def check_value(name: str, key: str, value: Any, field: FieldInfo) -> None:
 def first_error(path: Path | str, error: ValidationError) -> str:
     """The first of pydantic's errors in one line: file, place, what is wrong, the value."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{path}: {where or 'the file'}: {first['msg'].lower()} (got {str(first['input'])[:80]!r})"
+    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    if first["type"] == "value_error":  # of a check of ours, which names the value
+        return f"{path}: {where}: {first['ctx']['error']}"
+    return f"{path}: {where}: {first['msg'].lower()} (got {str(first['input'])[:80]!r})"

@@ -91,15 +91,6 @@ class Verdicts:
         self._runners[number] = _Runner(group)
         self._open[group].append(number)
 
-    def restore(self, number: int, group: Hashable, values: dict[int, float]) -> None:
-        """Enter a trial that ended in an earlier sitting, with the rungs at which it was judged."""
-        self._runners[number] = runner = _Runner(group, failed=True)
-        for rung, value in values.items():
-            self.report(number, rung, value)
-        runner.passed = max(runner.values, default=0)
-        for rung, value in runner.values.items():
-            self._peers[group, rung].append((number, value))
-
     def report(self, number: int, rung: int, value: float) -> None:
         """Note a rung that it has reached. Its start (rung 0), and rungs after the one where it stops, are of no effect."""
         if rung:
@@ -181,14 +172,6 @@ class Halving(Verdicts):
         """Begin a trial."""
         self._runners[number] = _Runner(group)
         self._queues[group][0].append(number)
-
-    def restore(self, number: int, group: Hashable, values: dict[int, float]) -> None:
-        """Enter a trial that ended in an earlier sitting, with the rungs at which it was judged."""
-        self.enter(number, group)
-        self.fail(number)
-        for rung, value in values.items():
-            self.report(number, rung, value)
-        self._runners[number].passed = max(self._runners[number].values, default=0)
 
     def close(self) -> None:
         """Note that no other trial begins."""

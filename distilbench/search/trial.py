@@ -1,27 +1,37 @@
-"""The Tune trainable: one trial of any method, on workers that stay warm between trials."""
+"""A trial in Tune: the trainable of any method, on workers that stay warm, and what ends a worker that is heard no more."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
-from ray.tune import PlacementGroupFactory
+from ray.tune import Callback, PlacementGroupFactory
 
 from distilbench.cluster.path_map import PathMap
 from distilbench.cluster.provenance import machine
 from distilbench.memory import count_gpu_peak_anew, limit_gpu_memory, release_memory
 from distilbench.methods import get_method
 from distilbench.storage.files import remove_folder
-from distilbench.storage.retry import StorageGone
+from distilbench.storage.retry import LIMIT_S, StorageGone
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining
 from distilbench.trials.training_spec import TrainingSpec
+from distilbench.trials.watchdog import MARK
 
 SLICE_S = 5.0
 """A trial reports at every rung, and at least this often."""
+LOOK_S = 1.0
+"""A longer time between two looks was the driver's own: it waited for storage, or its machine was suspended."""
+
+PAUSE_S = 1.0
+"""After a worker that died before it began: Ray gives work to a dead node until it notices, within a minute."""
 
 
 def trial_folder(run: Path, number: int) -> Path:
@@ -53,7 +63,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
 
         torch.set_num_threads(config["cpus"])
         limit_gpu_memory(config["gpus"])
-        self.where = this_node()
+        self.machine = machine()
         self.node_folder: Path | None = None
         """The folder of the trial that it is at, on this node."""
         get_method(config["method"])  # for what it imports
@@ -124,7 +134,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             "steps_per_second": training.speed,
             "final": training.done and not training.failed,
             "done": training.done,
-            **self.where,
+            "machine": self.machine,
         }
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -134,14 +144,73 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         """Nothing: `setup` has loaded it."""
 
 
-def this_node() -> dict[str, Any]:
-    """This machine, for records, and its node in Ray ("" outside of a cluster)."""
-    import ray
-
-    node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
-    return {"node": node, "machine": machine()}
-
-
 def trainable_for(method_name: str) -> type[TrialTrainable]:
     """The trainable under the method's name, which is what Ray's dashboard shows."""
     return type(method_name.upper(), (TrialTrainable,), {"__doc__": TrialTrainable.__doc__})
+
+
+def silence_limit(hang_s: float) -> float:
+    """Seconds after which a trial that is at work must have been heard of: it may wait for storage once, and hang twice.
+
+    Of `hang_s` 0 (no limit) it is 0 too.
+    """
+    return LIMIT_S + 3 * hang_s if hang_s else 0.0
+
+
+class Supervisor(Callback):  # type: ignore[misc]
+    """Kills the worker of a trial without a report for `limit_s` seconds (0: no limit); the searcher continues the trial.
+
+    A worker's own watchdog covers its training; between two slices, when it waits for the driver, nothing on its machine
+    tells a process that stands still from one that has nothing to do.
+
+    `begun(trial_id)` is told of every worker that has begun: a trial is not at fault when it dies before.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        limit_s: float,
+        begun: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.run, self.limit_s, self.begun, self.clock = run, limit_s or math.inf, begun, clock
+        self._running: dict[str, tuple[Any, float]] = {}
+        """By trial id: the trial, and when it was heard of."""
+        self._now, self._looked = 0.0, clock()
+
+    def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
+        """Look for silent trials."""
+        now = self.clock()
+        self._now, self._looked = self._now + min(LOOK_S, now - self._looked), now
+        for trial in [trial for trial, heard in self._running.values() if self._now - heard > self.limit_s]:
+            self._end(trial)
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Its worker was given something to do."""
+        self._running[trial.trial_id] = (trial, self._now)
+        self.begun(trial.trial_id)
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+        """It is alive."""
+        if trial.trial_id in self._running:
+            self._running[trial.trial_id] = (trial, self._now)
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Nothing more is expected of it."""
+        self._running.pop(trial.trial_id, None)
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Its worker died."""
+        if trial.trial_id not in self._running:
+            time.sleep(PAUSE_S)
+        self.on_trial_complete(iteration, trials, trial)
+
+    def _end(self, trial: Any) -> None:
+        self.on_trial_complete(0, [], trial)
+        with contextlib.suppress(OSError):  # the trial goes on either way
+            log = hang_log(self.run, int(trial.config["number"]))
+            log.parent.mkdir(exist_ok=True)
+            with log.open("a") as file:
+                file.write(f"{MARK}the driver heard nothing for {self.limit_s:g} s)!\n")
+        if trial.temporary_state.ray_actor is not None:
+            ray.kill(trial.temporary_state.ray_actor)

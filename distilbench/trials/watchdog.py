@@ -25,7 +25,7 @@ class Watchdog:
     What the work inside says of itself (`heartbeat.beat`) is such a call too.
 
     Python's faulthandler does it in a thread of its own, without the interpreter's lock: a call that never returns to
-    Python is noticed too. Where no thread runs any more (the process was stopped), the driver notices (`search.supervisor`).
+    Python is noticed too. Where no thread runs any more (the process was stopped), the driver notices (`search.trial`).
     """
 
     def __init__(self, file: Path, limit_s: float) -> None:

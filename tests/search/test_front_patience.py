@@ -17,7 +17,8 @@ from distilbench.methods import get_method
 from distilbench.search.confirm import on_front
 from distilbench.search.front_patience import EXHAUSTED, FrontPatience, better_by
 from distilbench.search.space_files import load_space
-from distilbench.search.study import PARAMS, starts_for
+from distilbench.search.starts import starts_for
+from distilbench.search.study import PARAMS
 
 OBJECTIVES = ("quality", "bytes", "latency")
 

@@ -25,9 +25,3 @@ def test_front_is_optunas(objectives: tuple[str, ...]) -> None:
     study = optuna.create_study(directions=towards)
     study.add_trials([optuna.trial.create_trial(values=point.tolist()) for point in points])
     assert pareto_front(points, towards).tolist() == sorted(trial.number for trial in study.best_trials)
-
-
-@pytest.mark.parametrize("points", [[(1.0, float("nan"))], [(1.0, float("inf"))], [(1.0, 2.0, 3.0)]])
-def test_points_that_cannot_be_compared(points: list[tuple[float, ...]]) -> None:
-    with pytest.raises(ValueError, match="expected finite numbers in 2 columns"):
-        pareto_front(points, UP_DOWN)

@@ -199,10 +199,10 @@ BAD = [
     ({"fixed": {"lam": 3}}, r"lam: mcr2 has no such parameter"),
     # empty range
     ({"parameters": {"head": {"choices": []}}}, r"head: choices is \[\]; expected at least one value"),
-    ({"parameters": {"lr": {"low": 0.1, "high": 0.1}}}, r"lr: low and high are both 0\.1: an empty range"),
+    ({"parameters": {"lr": {"low": 0.1, "high": 0.1}}}, r"lr: from 0\.1 to 0\.1: an empty range"),
     ({"parameters": {"lr": {}}}, r"lr: neither choices nor both of low and high"),
     # low above high
-    ({"parameters": {"lr": {"low": 0.1, "high": 0.01}}}, r"lr: low is 0\.1, above high, 0\.01"),
+    ({"parameters": {"lr": {"low": 0.1, "high": 0.01}}}, r"lr: from 0\.1 to 0\.01: an empty range"),
     # wrong type
     ({"parameters": {"lr": {"low": "small", "high": 0.1}}}, r"parameters\.lr\.low: .*number.*\(got 'small'\)"),
     ({"parameters": {"lr": 0.1}}, r"parameters\.lr: .*\(got '0\.1'\)"),
@@ -216,7 +216,7 @@ BAD = [
     ({"fixed": {"batch_size": 1}}, r"batch_size: fixed is 1: .*greater than or equal to 2"),
     ({"parameters": {"clusters": {"low": 0, "high": 5}}}, r"clusters: low is 0: .*greater than or equal to 1"),
     # `native` is 32 here
-    ({"parameters": {"output_dim": {"choices": [4, 4]}}}, r"output_dim: choices is \[4, 4\]; expected each"),
+    ({"parameters": {"output_dim": {"choices": [4, 4]}}}, r"output_dim: choices is \[4, 4\]; expected .* each"),
     ({"parameters": {"output_dim": {"choices": ["Native"]}}}, r"output_dim: choices is 'Native': .*integer"),
     # no number that a draw could come from
     ({"parameters": {"eps2": {"low": 0.1, "high": float("inf")}}}, r"eps2\.high: .*finite"),
@@ -229,11 +229,11 @@ BAD = [
     ({"parameters": {"head": {"choices": ["elu"], "log": True}}}, r"head: both choices and low/high/log"),
     (
         {"parameters": {"head": {"choices": ["elu", "elu"]}}},
-        r"head: choices is \['elu', 'elu'\]; expected each value once",
+        r"head: choices is \['elu', 'elu'\]; expected .* each value once",
     ),
     ({"parameters": {"lr": {"low": 0.1, "high": 1, "step": 2}}}, r"parameters\.lr\.step: .*not permitted"),
     # Each searched dimension has a best student of its own.
-    ({"parameters": {"output_dim": {"low": 2, "high": 9}}}, r"output_dim: low/high; expected choices"),
+    ({"parameters": {"output_dim": {"low": 2, "high": 9}}}, r"output_dim: .*expected choices"),
     # method and budget
     ({"method": "hpd"}, r"method: it is a space of 'hpd'; expected 'mcr2'"),
     ({"budget": {"trials": 0}}, r"budget\.trials: .*greater than or equal to 1 \(got '0'\)"),

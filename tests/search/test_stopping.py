@@ -112,11 +112,10 @@ def test_the_last_cohort_need_not_be_whole() -> None:
 
 
 def test_trials_of_an_earlier_sitting_are_competitors() -> None:
-    made = halving()
-    made.restore(0, "a", {1: 5.0, 2: 6.0})
-    made.restore(1, "a", {1: 4.0})
-    made.enter(2, "a")
-    made.enter(3, "a")
+    made = halving(*"aaaa")
+    for number in (0, 1):
+        made.fail(number)
+    told(made, (0, 1, 5.0), (0, 2, 6.0), (1, 1, 4.0))
     told(made, (2, 1, 4.5), (3, 1, 4.2))
     assert (made.passed(2), made.stopped(3)) == (1, 1)
 

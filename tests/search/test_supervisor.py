@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from ray import tune
 
-from distilbench.search.supervisor import Supervisor
-from distilbench.search.trial import hang_log
+from distilbench.search.trial import Supervisor, hang_log
 from distilbench.trials.watchdog import MARK
 
 
