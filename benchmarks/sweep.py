@@ -79,9 +79,8 @@ class Searched(NamedTuple):
 
 def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], list[float]]:
     """The search stage alone: each trial's end and seconds of training, in the order in which they ended."""
-    from distilbench.progress.console import on_console
-    from distilbench.progress.file import ProgressFile
-    from distilbench.progress.tally import SweepPlan, Tally
+    from distilbench.progress.console import ProgressFile, on_console
+    from distilbench.progress.tally import Tally
     from distilbench.search.run_trials import SearchPlace, run_trials
     from distilbench.search.search_plan import Search
     from distilbench.search.starts import starts_for
@@ -90,7 +89,7 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     study, trials = open_study(study_url(run), run.name), task.space.budget.trials
     starts = starts_for(task.space, trials, task.seed)
     search = Search(run.name, task.space, ("quality",), trials, starts, max(8, concurrency), task.seed)
-    tally = Tally(SweepPlan(run, task.space.method, trials))
+    tally = Tally(run, task.space.method, trials)
     tally.listeners += [on_console(tally, Console(file=io.StringIO())), ProgressFile(tally)]
     resources = replace(trial_resources(TrialShare()), concurrency=concurrency)
     try:

@@ -21,7 +21,7 @@ from distilbench.prepare.artifacts import Artifacts
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
 from distilbench.progress.clock import Clock
-from distilbench.progress.tally import SweepPlan, Tally
+from distilbench.progress.tally import Tally
 from distilbench.records import EncoderCost, TrialRecord, read_records
 from distilbench.reporting.page import LivePage
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
@@ -179,21 +179,19 @@ class MethodSweep:
         return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
 
     def _start_tally(self, search: Search) -> Tally:
-        from distilbench.progress.console import on_console
-        from distilbench.progress.file import ProgressFile
+        from distilbench.progress.console import ProgressFile, on_console
         from distilbench.progress.loggers import make_loggers
 
         end = self.clock.search_end(0)
-        plan = SweepPlan(
-            run=self.run,
-            method=self.space.method,
-            trials=search.wanted,
+        self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
+        tally = Tally(
+            self.run,
+            self.space.method,
+            search.wanted,
             resources=self.resources.explanation,
             deadline=end if math.isfinite(end) else None,
-            earlier=tuple(self._recorded()),
+            earlier=self._recorded(),
         )
-        self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
-        tally = Tally(plan)
         tally.listeners += [on_console(tally, self.console), ProgressFile(tally), self.page]
         tally.listeners += [StageTimes(self.run, self.resources.concurrency), *([self.copy] if self.copy else [])]
         tally.listeners += make_loggers(self.settings.log_to, self.run, self.member.name)

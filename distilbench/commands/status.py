@@ -17,6 +17,7 @@ from rich.text import Text
 from distilbench.errors import InputError
 from distilbench.events import INTERRUPTED
 from distilbench.progress.console import (
+    PROGRESS,
     best_table,
     counts_line,
     duration,
@@ -25,7 +26,6 @@ from distilbench.progress.console import (
     stage_line,
     time_line,
 )
-from distilbench.progress.file import PROGRESS
 from distilbench.progress.tally import Progress, count_states
 from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
 from distilbench.reporting.runs import latest_scores

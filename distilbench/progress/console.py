@@ -1,10 +1,15 @@
-"""A sweep on a terminal: redrawn, or a line for each trial; its tables also serve `distilbench status`."""
+"""What is shown of a sweep: on a terminal redrawn, or a line for each trial; `log.txt` and `progress.json` in its folder.
+
+Tables and lines also serve `distilbench status`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Iterable
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,6 +21,8 @@ from distilbench.events import Event, Listener
 from distilbench.progress.tally import STATES, Progress, Running, Tally, best_of
 from distilbench.records import Score, TrialRecord
 from distilbench.selection import TITLES
+from distilbench.storage.files import DiskFull, write_json
+from distilbench.storage.retry import require_exists
 
 LAST = 3
 """Finished trials that stay below the table."""
@@ -25,6 +32,9 @@ COUNT_EVERY_S = 30.0
 """Between two lines that say how far a stage is, where no table does."""
 LEAST = 3
 """Running trials shown however small the terminal."""
+PROGRESS, LOG = "progress.json", "log.txt"
+WRITE_EVERY_S = 1.0
+"""Between two writes of `progress.json` within a stage: each waits for the disk."""
 
 
 def duration(seconds: float) -> str:
@@ -166,7 +176,7 @@ def on_console(tally: Tally, console: Console) -> Listener:
 
 
 def _finished(tally: Tally, record: TrialRecord) -> str:
-    return finished_line(record, len(tally.records), tally.plan.trials)
+    return finished_line(record, len(tally.records), tally.trials)
 
 
 class CountedLines:
@@ -248,3 +258,39 @@ class LiveTable:
 
 def _line(text: str) -> Text:
     return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+class RunLog:
+    """The log of one run, which every driver of the run appends to."""
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / LOG
+
+    def line(self, text: str) -> None:
+        """Append a line with its time. Where it cannot be written it is left out, and the run goes on."""
+        with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text.rstrip()}\n")
+
+
+class ProgressFile:
+    """Writes `progress.json` at most once a second and when a stage begins; a line in the log for each stage and trial."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally, self.path, self.log = tally, tally.run / PROGRESS, RunLog(tally.run)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._write()
+
+    def __call__(self, event: Event) -> None:
+        """Write what has changed."""
+        if event.record:
+            self.log.line(finished_line(event.record, len(self.tally.records), self.tally.trials))
+        elif event.kind == "stage":
+            self.log.line(f"stage {event.stage}")
+        if event.kind in ("stage", "close") or time.monotonic() - self.written >= WRITE_EVERY_S:
+            self._write()
+
+    def _write(self) -> None:
+        self.written = time.monotonic()
+        with contextlib.suppress(OSError, DiskFull):  # what only shows the sweep does not end it
+            require_exists(self.path.parent)
+            write_json(self.path, self.tally.progress().model_dump())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from distilbench.errors import InputError
 from distilbench.events import Event, Listener
-from distilbench.progress.file import RunLog
+from distilbench.progress.console import RunLog
 from distilbench.records import Rung, TrialRecord
 
 EXPECTED = "expected mlflow:URI, such as mlflow:sqlite:///mlflow.db or mlflow:http://HOST:5000, or wandb:PROJECT"

@@ -7,8 +7,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,23 +21,6 @@ from distilbench.storage.process import process_mark
 
 STATES = ("COMPLETE", "PRUNED", "FAIL")
 STAGES = ("starting", "search", "confirm", "score", "done")
-
-
-@dataclass(frozen=True)
-class SweepPlan:
-    """The goal of a driver."""
-
-    run: Path
-    """The run's folder; its name is the run's."""
-    method: str
-    trials: int
-    """Wanted in all, those of earlier drivers included."""
-    resources: str = ""
-    """The share of the cluster that each trial has, in words."""
-    deadline: float | None = None
-    """Seconds since the epoch at which the search ends; None where it ends with the trials."""
-    earlier: tuple[TrialRecord, ...] = ()
-    """Trials that drivers before this one finished."""
 
 
 class Running(BaseModel):
@@ -84,8 +66,6 @@ class Progress(BaseModel):
     resources: str
     counts: dict[str, int]
     """Finished trials by state, those of earlier drivers included."""
-    confirmed: int
-    """Trainings of this driver that confirmed a trial."""
     running: list[Running]
     waiting: int = 0
     """Trials without a worker that wait for a verdict."""
@@ -99,21 +79,32 @@ class Progress(BaseModel):
 
 
 class Tally:
-    """Counts what a driver tells, then tells the listeners; `progress()` is the state at this moment."""
+    """Counts what a driver tells, then tells the listeners; `progress()` is the state at this moment.
 
-    def __init__(self, plan: SweepPlan, clock: Callable[[], float] = time.time) -> None:
-        self.plan, self.clock = plan, clock
+    `trials` are wanted in all, those included that `earlier` drivers finished. `resources` says in words what each has. The
+    search ends at `deadline` (seconds since the epoch); None where it ends with the trials.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        method: str,
+        trials: int,
+        resources: str = "",
+        deadline: float | None = None,
+        earlier: Iterable[TrialRecord] = (),
+    ) -> None:
+        self.run, self.method, self.trials, self.resources, self.deadline = run, method, trials, resources, deadline
         self.listeners: list[Listener] = []
-        self.began = clock()
+        self.began = time.time()
         self.process = process_mark(os.getpid()) or ""
         self.at, self.at_since = STAGES[0], self.began
         self.done, self.total = 0, 0
         self.running: dict[int, Running] = {}
         self.waiting_trials: dict[int, Running] = {}
         """Those without a worker, at their last report: they wait for a verdict."""
-        self.records = {r.number: r for r in plan.earlier if not r.confirms}
+        self.records = {r.number: r for r in earlier if not r.confirms}
         self.ended_before = len(self.records)
-        self.confirmed = 0
 
     def _tell(self, event: Event) -> None:
         for listener in self.listeners:
@@ -157,15 +148,13 @@ class Tally:
         """Count a trial that is COMPLETE, PRUNED or FAIL among the finished, or among the confirmations."""
         self.running.pop(record.number, None)
         self.waiting_trials.pop(record.number, None)
-        if record.confirms:
-            self.confirmed += 1
-        else:
+        if not record.confirms:
             self.records[record.number] = record
         self._tell(Event("finished", record=record))
 
     def stage(self, name: str) -> None:
         """Note the stage; from "score" on, no trial runs."""
-        self.at, self.at_since, self.done, self.total = name, self.clock(), 0, 0
+        self.at, self.at_since, self.done, self.total = name, time.time(), 0, 0
         if name in ("score", "done"):
             self.running.clear()
         self._tell(Event("stage", stage=name))
@@ -181,22 +170,21 @@ class Tally:
 
     def progress(self) -> Progress:
         """The state now."""
-        now = self.clock()
+        now = time.time()
         speeds = [r.steps_per_second for r in self.running.values() if r.steps_per_second is not None]
         return Progress(
-            run=self.plan.run.name,
-            method=self.plan.method,
+            run=self.run.name,
+            method=self.method,
             stage=self.at,
             pid=os.getpid(),
             process=self.process,
             host=socket.gethostname(),
             started=self.began,
             updated=now,
-            deadline=self.plan.deadline,
-            wanted=self.plan.trials,
-            resources=self.plan.resources,
+            deadline=self.deadline,
+            wanted=self.trials,
+            resources=self.resources,
             counts=count_states(self.records.values()),
-            confirmed=self.confirmed,
             running=sorted(self.running.values(), key=lambda r: r.number),
             waiting=len(self.waiting_trials),
             steps_per_second=sum(speeds) if speeds else None,
@@ -215,9 +203,9 @@ class Tally:
             return (self.total - self.done) * (now - self.at_since) / self.done if self.done else None
         begun = [*self.running.values(), *self.waiting_trials.values()]
         done = len(self.records) - self.ended_before + sum(r.step / r.total_steps for r in begun if r.total_steps)
-        until = [] if self.plan.deadline is None else [max(0.0, self.plan.deadline - now)]
+        until = [] if self.deadline is None else [max(0.0, self.deadline - now)]
         if done:
-            until.append(max(0.0, self.plan.trials - self.ended_before - done) * (now - self.began) / done)
+            until.append(max(0.0, self.trials - self.ended_before - done) * (now - self.began) / done)
         return min(until, default=None)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distilbench.prepare.ranked_layers import read_rankings
-from distilbench.progress.file import PROGRESS
+from distilbench.progress.console import PROGRESS
 from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.board import Leaderboard

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.codes import CompetitionKey
-from distilbench.records import EncoderCost, Rung, TrialRecord, read_records
+from distilbench.records import EncoderCost
 from distilbench.search.front_patience import NOISE, Point, better_by, point_at
 from distilbench.search.search_plan import Search
 from distilbench.search.stopping import waits_at_rungs
@@ -168,40 +166,10 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[CompetitionKey,
     return jobs
 
 
-def write_confirmed(
-    run: Path, search: Search, chosen: Mapping[CompetitionKey, Sequence[FrozenTrial]]
-) -> dict[CompetitionKey, list[dict[str, Any]]]:
-    """Write and return, per group (`best_per_group`), the chosen trials with their dev objectives by seed, the highest
-    mean first."""
-    results: dict[int, dict[int, Rung | TrialRecord | None]] = {
-        t.number: {search.seed: result_of(t)} for members in chosen.values() for t in members
+def write_confirmed(run: Path, search: Search, chosen: Mapping[CompetitionKey, Sequence[FrozenTrial]]) -> None:
+    """Write the chosen trials of each group (`best_per_group`): the leaderboard shows the students of these alone."""
+    rows = {
+        str(group): [{"trial": trial.number, "configuration": shown_as(trial, search)} for trial in trials]
+        for group, trials in chosen.items()
     }
-    seeds = range(search.seed, search.seed + search.space.budget.confirm.seeds)
-    for record in read_records(run / CONFIRMATIONS):
-        if isinstance(record, TrialRecord) and record.state == "COMPLETE" and record.seed in seeds:
-            if record.number in results and record.objective is not None:
-                results[record.number][record.seed] = record
-
-    def objectives(trial: FrozenTrial, group: CompetitionKey) -> dict[int, float]:
-        by_seed = sorted(results[trial.number].items())
-        values = ((seed, rung.objective_at(width_in(trial, group))) for seed, rung in by_seed if rung)
-        return {seed: math.nan if value is None else value for seed, value in values}
-
-    ranked = {
-        d: sorted(
-            (
-                {
-                    "trial": t.number,
-                    "configuration": shown_as(t, search),
-                    "seeds": list(objectives(t, d)),
-                    "dev": list(objectives(t, d).values()),
-                    "mean": fmean(objectives(t, d).values()),
-                }
-                for t in dim_trials
-            ),
-            key=lambda row: -float(row["mean"]),
-        )
-        for d, dim_trials in chosen.items()
-    }
-    write_json(run / CONFIRMED, {str(d): rows for d, rows in ranked.items()})
-    return ranked
+    write_json(run / CONFIRMED, rows)

@@ -80,7 +80,6 @@ def _with_parameters(
         update={
             "parameters": parameters,
             "fixed": fixed,
-            "integers": {n: whole for n, whole in space.integers.items() if n in parameters},
             "defaults": {n: value for n, value in space.defaults.items() if n in parameters},
             "enqueue": tuple(setting for setting in settings if setting),
             **update,

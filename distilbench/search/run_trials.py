@@ -19,7 +19,7 @@ from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources, wait_for_idle
 from distilbench.cluster.run_copy import active_copy, active_map
 from distilbench.errors import InputError
-from distilbench.progress.tally import SweepPlan, Tally
+from distilbench.progress.tally import Tally
 from distilbench.records import TrialRecord, append_records, read_records
 from distilbench.search.search_plan import Search
 from distilbench.search.study import (
@@ -118,7 +118,7 @@ def run_trials(study: optuna.Study, search: Search, at: SearchPlace, tally: Tall
 
     run, resources = at.run, at.resources
     write_missing_records(run, study, search)
-    tally = tally or Tally(SweepPlan(run, search.space.method, search.wanted))
+    tally = tally or Tally(run, search.space.method, search.wanted)
     recorder = _Recorder(run, study, search, tally)
     searcher = StudySearcher(study, search, resources.concurrency, recorder, at.deadline, lost_nodes)
     if not searcher.remaining or searcher.over:

@@ -34,6 +34,8 @@ class Range(BaseModel):
     """Searched only where these other parameters have one of these values; elsewhere it is the method's default."""
     students: dict[str, Range] | None = None
     """Ranges that replace this one for some students, by name, and for the same students with fewer tokens."""
+    integer: bool = Field(default=False, exclude=True)
+    """Whether the method's parameter is a whole number; not of the file."""
 
     @model_validator(mode="after")
     def _choices_or_ends(self) -> Range:
@@ -56,6 +58,13 @@ class Range(BaseModel):
     def ranges(self) -> tuple[Range, ...]:
         """This one, and those of single students."""
         return (self, *(self.students or {}).values())
+
+    @property
+    def values(self) -> list[Any]:
+        """The choices, or the two ends."""
+        if self.choices is not None:
+            return list(self.choices)
+        return [int(end or 0) if self.integer else end or 0.0 for end in (self.low, self.high)]
 
     @property
     def is_numeric(self) -> bool:
@@ -82,7 +91,8 @@ class Range(BaseModel):
         """Whether a parameter that is searched in this range can have the value."""
         if self.choices is not None:
             return value in self.choices
-        return isinstance(value, int | float) and (self.low or 0.0) <= float(value) <= (self.high or 0.0)
+        low, high = self.values
+        return isinstance(value, int | float) and low <= value <= high
 
     def nearest(self, value: Any) -> Value:
         """The choice that is nearest to a number."""
@@ -107,8 +117,6 @@ class SearchSpace(BaseModel):
     parameters: dict[str, Range]
     fixed: dict[str, Any]
     """Every parameter that is not searched, the method's defaults included."""
-    integers: dict[str, bool]
-    """For each searched parameter, whether it is a whole number."""
     defaults: dict[str, Any] = {}
     """The method's own defaults of the parameters that are searched under a condition."""
     enqueue: tuple[dict[str, Any], ...] = ()
@@ -176,7 +184,7 @@ class SearchSpace(BaseModel):
         """The possible values of a parameter once those of `setting` are drawn, and its default if that is still open."""
         _, r = self.searched(name, setting)
         if all(condition in setting for condition in r.when or ()):
-            return self._ends(name, r) if r.active(setting) else [self.defaults[name]]
+            return r.values if r.active(setting) else [self.defaults[name]]
         return self.possible(name)
 
     def judged_widths(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
@@ -191,7 +199,7 @@ class SearchSpace(BaseModel):
             return [self.fixed[name]]
         r = self.parameters[name]
         ranges = [r, *(r.students or {}).values()]
-        values = list(dict.fromkeys(v for each in ranges for v in self._ends(name, each)))
+        values = list(dict.fromkeys(v for each in ranges for v in each.values))
         elsewhere = self.defaults.get(name)
         return values if elsewhere is None or elsewhere in values else [*values, elsewhere]
 
@@ -202,15 +210,10 @@ class SearchSpace(BaseModel):
             drawn: dict[str, Any] = dict(self.fixed)
             for name in self.parameters:
                 _, r = self.searched(name, drawn)
-                values = self._ends(name, r) if r.active(drawn) else [self.defaults[name]]
+                values = r.values if r.active(drawn) else [self.defaults[name]]
                 drawn[name] = setting[name] if setting.get(name) in values else values[0]
             examples.append(drawn)
         return examples
-
-    def _ends(self, name: str, r: Range) -> list[Any]:
-        if r.choices is not None:
-            return list(r.choices)
-        return [int(end or 0) if self.integers[name] else end for end in (r.low, r.high)]
 
     def searched(self, name: str, drawn: Mapping[str, Any]) -> tuple[str, Range]:
         """The name of a parameter in the study, and its range, once `drawn` are drawn.
@@ -236,10 +239,8 @@ class SearchSpace(BaseModel):
         _, r = self.searched(name, drawn)
         if r.choices is not None:
             return CategoricalDistribution(r.choices)
-        low, high = r.low or 0.0, r.high or 0.0
-        if self.integers[name]:
-            return IntDistribution(int(low), int(high), log=r.log)
-        return FloatDistribution(low, high, log=r.log)
+        low, high = r.values
+        return (IntDistribution if r.integer else FloatDistribution)(low, high, log=r.log)
 
     def suggest(self, trial: BaseTrial) -> dict[str, Any]:
         """All hyper-parameters of a trial. One whose condition does not hold has its default."""
@@ -250,8 +251,7 @@ class SearchSpace(BaseModel):
                 drawn[name] = self.defaults[name]
             elif r.choices is not None:
                 drawn[name] = trial.suggest_categorical(key, r.choices)
-            elif self.integers[name]:
-                drawn[name] = trial.suggest_int(key, int(r.low or 0), int(r.high or 0), log=r.log)
             else:
-                drawn[name] = trial.suggest_float(key, r.low or 0.0, r.high or 0.0, log=r.log)
+                low, high = r.values
+                drawn[name] = (trial.suggest_int if r.integer else trial.suggest_float)(key, low, high, log=r.log)
         return drawn

@@ -163,15 +163,16 @@ def load_space(
         method=method,
         searcher=file.searcher,
         budget=file.budget,
-        parameters=file.parameters,
+        parameters={name: _typed(r, fields[name]) for name, r in file.parameters.items()},
         fixed=as_json.dump_python(fixed, mode="json"),
-        integers={
-            name: fields[name].annotation is int and any(one.choices is None for one in r.ranges)
-            for name, r in file.parameters.items()
-        },
         defaults=as_json.dump_python(conditional, mode="json"),
         enqueue=file.enqueue,
     )
+
+
+def _typed(r: Range, field: FieldInfo) -> Range:
+    own = {student: _typed(one, field) for student, one in (r.students or {}).items()}
+    return r.model_copy(update={"integer": field.annotation is int, "students": own or None})
 
 
 def _with_native(file: _File, native: int | Callable[[Sequence[str]], int]) -> _File:

@@ -109,7 +109,7 @@ def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
             filled = {**space.fixed, **space.defaults, **point}
             _, r = space.searched(name, filled)
             active = r.active(filled)
-            wider += [{**point, name: v} for v in grid_values(r, space.integers[name])] if active else [point]
+            wider += [{**point, name: v} for v in grid_values(r)] if active else [point]
         points = wider
         if len(points) > LIMIT:
             raise InputError(
@@ -127,14 +127,13 @@ def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
     return [dim_points[i] for i in range(longest) for dim_points in by_dim if i < len(dim_points)]
 
 
-def grid_values(r: Range, integer: bool) -> list[Any]:
+def grid_values(r: Range) -> list[Any]:
     """The values of one parameter: its choices, or points equally far apart, on a logarithmic scale where it has one."""
     if r.choices is not None:
-        return list(r.choices)
-    spaced = np.geomspace if r.log else np.linspace
-    inner = spaced(r.low or 0.0, r.high or 0.0, POINTS)[1:-1]
-    values = [r.low or 0.0, *inner, r.high or 0.0]
-    return list(dict.fromkeys(round(v) if integer else float(v) for v in values))
+        return r.values
+    low, high = r.values
+    inner = (np.geomspace if r.log else np.linspace)(low, high, POINTS)[1:-1]
+    return list(dict.fromkeys(round(v) if r.integer else float(v) for v in (low, *inner, high)))
 
 
 def saved_settings(run: Path) -> list[dict[str, Any]]:

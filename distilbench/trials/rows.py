@@ -23,8 +23,7 @@ from distilbench.evaluation.faiss_codes import CENTROIDS, not_possible
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
-from distilbench.progress.console import scores_told
-from distilbench.progress.file import RunLog
+from distilbench.progress.console import RunLog, scores_told
 from distilbench.records import (
     ON_DEMONSTRATION,
     EncoderCost,

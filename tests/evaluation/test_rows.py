@@ -22,7 +22,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
-from distilbench.progress.file import LOG
+from distilbench.progress.console import LOG
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.storage.arrays import ShardedArray
 from distilbench.trials import rows as module

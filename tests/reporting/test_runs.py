@@ -28,7 +28,7 @@ def test_a_student_chosen_anew_replaces_the_ones_before(make_score, tmp_path):
     append_records(tmp_path / "scores.jsonl", [teacher, *old, early, new])
 
     def write_chosen(*trials: int, configuration: str = "") -> None:
-        chosen = [{"trial": t, "configuration": configuration, "seeds": [0], "dev": [1.0], "mean": 1.0} for t in trials]
+        chosen = [{"trial": t, "configuration": configuration} for t in trials]
         (tmp_path / "confirmed.json").write_text(json.dumps({"64": chosen}))
 
     assert len(latest_scores(tmp_path)) == 5  # killed before the choice was written

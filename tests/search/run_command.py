@@ -51,7 +51,6 @@ class Command:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=600,
         )
         assert done.returncode == 0, done.stdout
         return done.stdout
@@ -101,10 +100,9 @@ def _hears_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait as long as it takes: pytest's timeout ends what never happens."""
     while not condition():
-        assert time.monotonic() < deadline, "what the test waits for did not happen"
         time.sleep(0.05)
 
 

@@ -38,7 +38,7 @@ enqueue: [{pairs: noise, lr: 0.001}]
     ],
 )
 def test_values(entry: dict[str, object], integer: bool, wanted: list[object]) -> None:
-    values = grid_values(Range.model_validate(entry), integer)
+    values = grid_values(Range.model_validate({**entry, "integer": integer}))
     assert values == pytest.approx(wanted) if isinstance(wanted[0], float) else values == wanted
     assert [type(v) for v in values] == [type(v) for v in wanted]
 

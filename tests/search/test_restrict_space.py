@@ -74,7 +74,7 @@ def test_what_is_left_alone_is_fixed_and_conditions_on_the_rest_are_settled(tmp_
     assert space.fixed["pairs"] == "noise" and "pairs" not in space.parameters
     assert space.parameters["noise"].active(space.fixed)
     assert space.fixed["eps2"] == 0.01 and "eps2" not in space.parameters  # its condition can hold no longer
-    assert not space.fixed.keys() & space.parameters.keys() and space.integers.keys() == space.parameters.keys()
+    assert not space.fixed.keys() & space.parameters.keys()
 
 
 def test_settings_to_try_first_are_adapted_or_dropped(tmp_path: Path) -> None:

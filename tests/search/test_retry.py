@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
@@ -65,10 +64,8 @@ def test_what_is_no_storages_failure_is_not_repeated() -> None:
 
 def test_a_long_failure_is_said_with_its_first_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "LIMIT_S", 0.2)
-    began = time.monotonic()
     with pytest.raises(StorageGone) as raised:
         retry_io(Failing(*(by(LOCKED) for _ in range(99))), what=Path("r/study.db"))
-    assert 0.2 <= time.monotonic() - began < 3
     assert str(raised.value) == (
         "r/study.db: storage failed for 0 s (OperationalError: database is locked); what is finished is kept: "
         "repeat the command when it is back"

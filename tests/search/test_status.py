@@ -14,7 +14,7 @@ from watched import failed, heard, record, report, tally_of
 
 from distilbench.cli import app
 from distilbench.commands.status import run_statuses
-from distilbench.progress.file import ProgressFile
+from distilbench.progress.console import ProgressFile
 from distilbench.progress.tally import Tally
 from distilbench.records import ScoreRecord, append_records
 from distilbench.storage.files import write_json

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from run_command import Command, make_sweep
-from simulated import Simulation, in_sqlite
+from simulated import Simulation, in_memory
 
 from distilbench.codes import CompetitionKey, competition_key
 from distilbench.errors import InputError
@@ -122,9 +122,8 @@ def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number
     space = load(tmp_path, content)
     found = []
     for workers in (1, 4):
-        (folder := tmp_path / str(workers)).mkdir()
         starts = starts_for(space, 18, 0)
-        ours = Simulation(in_sqlite(folder), space, wanted=18, max_pending=4, given=tuple(starts))
+        ours = Simulation(in_memory(), space, wanted=18, max_pending=4, given=tuple(starts))
         ours.sit(workers=workers)
         found.append([trial_params(t) for t in ours.study.trials])
         names = {name for t in ours.study.trials for name in t.params}

@@ -9,7 +9,7 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
-from simulated import Simulation, content, in_memory, in_sqlite, plain, space_of, suggested
+from simulated import Simulation, content, in_memory, plain, space_of, suggested
 
 from distilbench.search.search_plan import Search
 from distilbench.search.space import SearchSpace
@@ -25,7 +25,7 @@ SEARCHERS = ["tpe", "random"]
 def test_the_same_seed_and_results_give_what_optuna_alone_suggests(tmp_path: Path, searcher: str, lag: int) -> None:
     space = space_of(tmp_path, searcher=searcher)
     given = ({"lr": 0.005, "pairs": "noise"},)
-    ours = Simulation(in_sqlite(tmp_path), space, wanted=20, max_pending=lag, seed=3, given=given)
+    ours = Simulation(in_memory(), space, wanted=20, max_pending=lag, seed=3, given=given)
     ours.sit(workers=lag, speeds=1)
     assert suggested(ours.study) == plain(ours, lag)
     states = {t.state for t in ours.study.trials}
@@ -35,9 +35,7 @@ def test_the_same_seed_and_results_give_what_optuna_alone_suggests(tmp_path: Pat
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_so_it_is_with_several_objectives(tmp_path: Path, searcher: str) -> None:
     space = space_of(tmp_path, searcher=searcher)
-    ours = Simulation(
-        in_sqlite(tmp_path, several=True), space, wanted=18, max_pending=3, objectives=("quality", "latency")
-    )
+    ours = Simulation(in_memory(several=True), space, wanted=18, max_pending=3, objectives=("quality", "latency"))
     ours.sit(workers=3, speeds=1)
     assert suggested(ours.study) == plain(ours, 3)
     assert {t.state for t in ours.study.trials} == {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}

@@ -36,12 +36,9 @@ def assert_whole(sweep: Command, trials: int) -> None:
     # Each chosen one was trained again with the second seed, of the same settings.
     confirmations = {(r.number, r.seed): r for r in sweep.confirmations()}
     assert len(confirmations) == len(sweep.confirmations())
-    for d, record in best.items():
+    for record in best.values():
         again = confirmations[record.number, 1]
         assert again.confirms and (again.params, again.state) == (record.params, "COMPLETE")
-        [item] = chosen[str(4 * d)]
-        assert item["dev"] == [record.objective, again.objective]
-        assert item["mean"] == pytest.approx(sum(item["dev"]) / 2)
     # Teacher; PCA, random projection and student at two dimensions, the student with two seeds; each also quantised.
     rows = [(s.label, s.quantisation, s.seed) for s in sweep.scores() if (s.trial, s.role) in shown(best)]
     assert len(rows) == len(set(rows)) == 9 * 4

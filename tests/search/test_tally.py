@@ -9,19 +9,32 @@ import sys
 from pathlib import Path
 
 import pytest
-from watched import Clock, failed, plan, record, report
+from watched import failed, record, report, tally_of
 
-from distilbench.progress.tally import Progress, Tally, best_of
+from distilbench.progress import tally as module
+from distilbench.progress.tally import Progress, best_of
 from distilbench.storage.process import process_mark
 
 
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    own = Clock()
+    monkeypatch.setattr(module, "time", own)
+    return own
 
 
 def test_trials_go_from_running_to_their_state(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path, earlier=(record(0), record(0, confirms=True))), clock)
+    tally = tally_of(tmp_path, earlier=(record(0), record(0, confirms=True)))
     tally.stage("search")
     for number in (1, 2, 3):
         tally.started(number, {"output_dim": 64, "lr": 0.1})
@@ -38,7 +51,7 @@ def test_trials_go_from_running_to_their_state(tmp_path: Path, clock: Clock) -> 
 
 
 def test_a_trial_that_waits_runs_no_longer(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path, trials=3), clock)
+    tally = tally_of(tmp_path, trials=3)
     tally.stage("search")
     tally.started(0, {"output_dim": 64})
     clock.now += 10
@@ -69,7 +82,7 @@ def test_the_best_is_complete_and_the_earlier_of_equals() -> None:
 
 
 def test_time_left_is_what_remains_at_the_rate_so_far(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path, trials=3), clock)
+    tally = tally_of(tmp_path, trials=3)
     assert tally.progress().seconds_left is None
     tally.started(0, {})
     assert tally.progress().seconds_left is None
@@ -85,7 +98,7 @@ def test_time_left_is_what_remains_at_the_rate_so_far(tmp_path: Path, clock: Clo
 
 
 def test_early_stopping_is_in_the_time_left_and_trials_of_before_are_not(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path, trials=8, earlier=(record(0), record(1))), clock)
+    tally = tally_of(tmp_path, trials=8, earlier=(record(0), record(1)))
     for number in (2, 3):
         tally.started(number, {})
     clock.now += 30

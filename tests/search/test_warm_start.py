@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import YAML, Simulation, ends, space_of
+from simulated import YAML, Simulation, ends, in_sqlite, space_of
 
 from distilbench.errors import InputError
 from distilbench.search.space import SearchSpace
 from distilbench.search.starts import best_settings, params_within
-from distilbench.search.study import best_per_group, open_study, study_url
+from distilbench.search.study import best_per_group
 from distilbench.storage.files import write_json
 
 CONFIG: dict[str, Any] = {"method": "mcr2", "data": "d", "budget.steps": 90, "parameters": {}, "fixed": {}, "seed": 0}
@@ -21,7 +21,7 @@ def swept(run: Path, space: SearchSpace, wanted: int = 12, begun: int | None = N
     """A sweep's folder; with `begun`, one that was interrupted after so many trials had begun."""
     run.mkdir(parents=True)
     write_json(run / "config.json", CONFIG)
-    made = Simulation(open_study(study_url(run), run.name), space, wanted, max_pending=3)
+    made = Simulation(in_sqlite(run), space, wanted, max_pending=3)
     made.sit(2, 0, deadline=lambda: 0 if begun and len(made.study.trials) >= begun else float("inf"))
     return made
 

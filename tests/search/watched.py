@@ -5,25 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from distilbench.progress.tally import SweepPlan, Tally
+from distilbench.progress.tally import Tally
 from distilbench.records import Provenance, Rung, TrialRecord
 
 PROVENANCE = Provenance(created_at="2026-01-01T00:00:00+00:00", commit="", versions={}, device="CPU", cpus=2)
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def plan(run: Path, **changes: Any) -> SweepPlan:
-    values = {"run": run, "method": "mcr2", "trials": 24, "resources": "4 trials at once, each on 1 of 4 CPUs"}
-    return SweepPlan(**{**values, **changes})
 
 
 def heard(show: Any) -> Tally:
@@ -33,7 +18,8 @@ def heard(show: Any) -> Tally:
 
 
 def tally_of(run: Path, **changes: Any) -> Tally:
-    return Tally(plan(run, **changes))
+    values = {"run": run, "method": "mcr2", "trials": 24, "resources": "4 trials at once, each on 1 of 4 CPUs"}
+    return Tally(**{**values, **changes})
 
 
 def record(number: int, **changes: Any) -> TrialRecord:
