@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import CHOICES, YAML, Simulation, in_sqlite, no_event, space_of
+from simulated import CHOICES, YAML, Simulation, in_memory, no_event, space_of
 
 from distilbench.search.confirm import chosen_trials
 from distilbench.search.run_trials import _Recorder
@@ -23,7 +23,7 @@ def test_only_checkpoints_of_trials_that_may_be_confirmed_are_kept(
 ) -> None:
     """Whether trials are stopped or not, and where settings are drawn twice."""
     space = space_of(tmp_path, yaml, eta=eta, confirm=Confirmation(top=top))
-    ours, most = Simulation(in_sqlite(tmp_path), space, 30), [0]
+    ours, most = Simulation(in_memory(), space, 30), [0]
     search = Search("simulated", space, ("quality",), 30, [], 4, 0)
 
     class Shown:
