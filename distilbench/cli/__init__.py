@@ -126,7 +126,7 @@ def export(settings: ExportSettings) -> None:
 
     budget = ServingBudget(settings.size, settings.latency, settings.dim)
     runs, named, seed = local_runs(settings.run), settings.student, settings.seed
-    print(run(runs, settings.to, budget, student=named, seed=seed, onnx=settings.onnx).text())  # noqa: T201
+    print(run(runs, settings.to, budget, student=named, seed=seed, onnx=settings.onnx).text)  # noqa: T201
 
 
 @_command(IndexSettings)
@@ -134,7 +134,7 @@ def index(settings: IndexSettings) -> None:
     """Encode documents with a student, and write the FAISS index of their codes. Interrupted, it goes on."""
     from distilbench.commands.index import index as run
 
-    print(run(settings, Console(soft_wrap=True)).text())  # noqa: T201
+    run(settings, Console(soft_wrap=True))
 
 
 @_command(ReproduceSettings)

@@ -52,29 +52,10 @@ class Chosen(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """The folder that was written, and the Python that loads it from elsewhere."""
+    """The record of the row that was written, and what the terminal says: what it is, and the Python that loads it."""
 
-    folder: Path
-    name: str
     record: ScoreRecord
-    load: str
-    onnx: bool
-    warning: str = ""
-    """Why the row must not be used; "" where nothing is known against it."""
-
-    def text(self) -> str:
-        """For the terminal."""
-        r = self.record
-        lines = [
-            f"{self.name}, seed {r.seed}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector: {self.folder}",
-            *([f"Scores are {ON_DEMONSTRATION}."] if r.demonstration else []),
-            *([f"Warning: {self.warning}"] if self.warning else []),
-            "",
-            "To load it:",
-            "",
-            *(f"    {line}" for line in self.load.splitlines()),
-        ]
-        return "\n".join([*lines, "", f"{CARD} says how to run onnx/model.onnx."] if self.onnx else lines)
+    text: str
 
 
 def export(
@@ -102,9 +83,16 @@ def export(
     with output.written() as folder:
         _write(chosen, folder, onnx=onnx)
         output.write_manifest(folder, record_id=chosen.seed.record.record_id)
-    record = chosen.seed.record
-    load = load_code(record, str(to), str(to), cut=False)
-    return Exported(to, chosen.row.name, record, load, onnx, below_overlap(chosen.row))
+    r, warning = chosen.seed.record, below_overlap(chosen.row)
+    lines = [
+        f"{chosen.row.name}, seed {r.seed}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector: {to}",
+        *([f"Scores are {ON_DEMONSTRATION}."] if r.demonstration else []),
+        *([f"Warning: {warning}"] if warning else []),
+        "\nTo load it:\n",
+        *(f"    {line}" for line in load_code(r, str(to), str(to), cut=False).splitlines()),
+        *([f"\n{CARD} says how to run onnx/model.onnx."] if onnx else []),
+    ]
+    return Exported(r, "\n".join(lines))
 
 
 def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, number: int | None) -> Chosen:

@@ -8,8 +8,7 @@ the same documents encodes nothing. The folder is written beside its place and r
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import faiss
 from rich.console import Console
@@ -34,30 +33,8 @@ INDEX = "index.faiss"
 README = "README.md"
 
 
-class Indexed(NamedTuple):
-    """The folder that was written, and the Python that searches it."""
-
-    folder: Path
-    manifest: dict[str, Any]
-    code: str
-
-    def text(self) -> str:
-        """For the terminal."""
-        m = self.manifest
-        lines = [
-            f"{m['documents']['count']:,} documents, {m['code']}, {m['index']['kind']}: {self.folder}",
-            f"{m['index']['bytes']:,} bytes, {m['index']['bytes_per_vector']:,} per vector, of which {m['code_bytes']:,} "
-            "are its code",
-            "",
-            "To search it, in that folder:",
-            "",
-            *(f"    {line}".rstrip() for line in self.code.splitlines()),
-        ]
-        return "\n".join(lines)
-
-
-def index(settings: IndexSettings, console: Console) -> Indexed:
-    """Code the documents, and write their index with its ids, manifest and README.
+def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
+    """Code the documents, and write their index with its ids, manifest and README; the manifest.
 
     Raises:
         InputError: bad input, found before anything is encoded; the student gives a vector without a direction; `out` holds
@@ -117,7 +94,15 @@ def index(settings: IndexSettings, console: Console) -> Indexed:
             manifest = output.write_manifest(folder, **facts)
     except RuntimeError as error:  # FAISS's own, which says what it could not write
         raise InputError(f"--out {settings.out}: FAISS could not write the index: {error!s:.300}") from None
-    return Indexed(settings.out, manifest, search)
+    made, size = manifest["index"], manifest["code_bytes"]
+    lines = [
+        f"{stored.rows:,} documents, {code.kind}, {made['kind']}: {settings.out}",
+        f"{made['bytes']:,} bytes, {made['bytes_per_vector']:,} per vector, of which {size:,} are its code",
+        "\nTo search it, in that folder:\n",
+        *(f"    {line}".rstrip() for line in search.splitlines()),
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False)
+    return manifest
 
 
 def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCode:
