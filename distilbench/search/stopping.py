@@ -24,12 +24,10 @@ Rule = Callable[[float, list[float]], bool]
 """(value, values of the earlier trials at that rung) -> whether the trial goes on."""
 
 
-def asha(value: float, peers: list[float], eta: int) -> bool:
-    """Asynchronous successive halving (Li et al. 2020): is `value` among the best 1/eta (at least one), itself included?"""
-    if math.isnan(value):
-        return False
-    ranked = sorted([*(p for p in peers if not math.isnan(p)), value], reverse=True)
-    return value >= ranked[max(1, len(ranked) // eta) - 1]
+def among_best(value: float, values: list[float], eta: int) -> bool:
+    """Successive halving (Li et al. 2020): is `value` among the best 1/eta (at least one) of `values`, itself included?"""
+    ranked = sorted((v for v in values if not math.isnan(v)), reverse=True)
+    return not math.isnan(value) and value >= ranked[max(1, len(ranked) // eta) - 1]
 
 
 def median(value: float, peers: list[float]) -> bool:
@@ -43,8 +41,8 @@ def median(value: float, peers: list[float]) -> bool:
 def stopping_rule(budget: Budget) -> Rule:
     """The rule that a budget names."""
     rules: dict[Stopping, Rule] = {
-        "halving": lambda value, peers: asha(value, peers, budget.eta),
-        "asha": lambda value, peers: asha(value, peers, budget.eta),
+        "halving": lambda value, peers: among_best(value, [*peers, value], budget.eta),
+        "asha": lambda value, peers: among_best(value, [*peers, value], budget.eta),
         "median": median,
         "none": lambda value, peers: not math.isnan(value),
     }
@@ -165,13 +163,6 @@ class Halving(Verdicts):
         super().__init__(stopping_rule(budget))
         self.eta = budget.eta
         self.closed = False
-        self._queues: dict[Hashable, list[list[int]]] = defaultdict(lambda: [[]])
-        """By group: the trials to be judged at the first rung, at the second, and so on."""
-
-    def enter(self, number: int, group: Hashable) -> None:
-        """Begin a trial."""
-        self._runners[number] = _Runner(group)
-        self._queues[group][0].append(number)
 
     def close(self) -> None:
         """Note that no other trial begins."""
@@ -189,17 +180,12 @@ class Halving(Verdicts):
 
     def decide(self) -> None:
         """Judge every cohort that is whole, from the first rung up."""
-        for group, queues in self._queues.items():
-            closed, rung = self.closed, 1
-            while rung <= len(queues):
-                queue = queues[rung - 1]
+        for numbers in self._open.values():
+            queue, rung, closed = numbers, 1, self.closed
+            while queue:
                 arrived, missing = self._arrived(queue, rung)
                 closed = closed and not missing  # nobody else comes to this rung, nor to the next one
-                while len(arrived) >= self.eta or (arrived and closed):
-                    cohort, arrived = arrived[: self.eta], arrived[self.eta :]
-                    self._judge(group, rung, cohort)
-                    del queue[: queue.index(cohort[-1]) + 1]
-                rung += 1
+                queue, rung = self._let_through(arrived, rung, closed), rung + 1
 
     def _arrived(self, queue: list[int], rung: int) -> tuple[list[int], bool]:
         """Who of a queue is to be judged, up to the first that may still come; and whether there is such a one."""
@@ -211,22 +197,26 @@ class Halving(Verdicts):
                     runner.passed = rung
                 else:
                     arrived.append(number)
-            elif not runner.failed and runner.stopped is None:
+            elif not runner.failed:
                 return arrived, True
         return arrived, False
 
-    def _judge(self, group: Hashable, rung: int, cohort: list[int]) -> None:
-        peers, queues = self._peers[group, rung], self._queues[group]
-        peers += [(number, self._runners[number].values[rung]) for number in cohort]
-        for number in cohort:
-            runner = self._runners[number]
-            if self.rule(runner.values[rung], [v for n, v in peers if n != number]):
-                runner.passed = max(runner.passed, rung)  # it has been further, where it comes from an earlier sitting
-                if len(queues) == rung:
-                    queues.append([])
-                queues[rung].append(number)
-            elif runner.stopped is None and runner.passed < rung:
-                runner.stopped = rung
+    def _let_through(self, arrived: list[int], rung: int, closed: bool) -> list[int]:
+        """Judge the cohorts of a rung; those that go on, in the order of going on."""
+        going: list[int] = []
+        peers: list[float] = []
+        for start in range(0, len(arrived), self.eta):
+            cohort = [self._runners[number] for number in arrived[start : start + self.eta]]
+            if len(cohort) < self.eta and not closed:
+                break
+            peers += [runner.values[rung] for runner in cohort]
+            for number, runner in zip(arrived[start:], cohort, strict=False):
+                if among_best(runner.values[rung], peers, self.eta):
+                    runner.passed = max(runner.passed, rung)
+                    going.append(number)
+                else:
+                    runner.stopped = rung
+        return going
 
 
 def stopping_for(budget: Budget, objectives: int = 1, requested: Stopping | None = None) -> Stopping:

@@ -10,7 +10,7 @@ from distilbench.errors import InputError
 from distilbench.search.stopping import (
     Halving,
     Verdicts,
-    asha,
+    among_best,
     make_verdicts,
     median,
     stopping_for,
@@ -31,8 +31,8 @@ from distilbench.trials.budget import Budget
         (1.0, [math.nan, math.nan], 3, True),  # what is no number is no competitor
     ],
 )
-def test_asha(value: float, peers: list[float], eta: int, wanted: bool) -> None:
-    assert asha(value, peers, eta) is wanted
+def test_among_the_best(value: float, peers: list[float], eta: int, wanted: bool) -> None:
+    assert among_best(value, [*peers, value], eta) is wanted
 
 
 @pytest.mark.parametrize(
