@@ -1,6 +1,6 @@
 """Samplers and stopping rules over recorded trials: the real searcher replayed in seconds, on virtual workers.
 
-    python benchmarks/samplers.py                                all tables of benchmarks/recorded, 30 seeds (10 of gp)
+    python benchmarks/samplers.py                                all tables of benchmarks/recorded, 30 seeds
     python benchmarks/samplers.py --portfolio 2                  settings to try first, learnt from all tables of a method
     python benchmarks/samplers.py mcr2 hpd --seeds 5 --workers 1,8,64 --only random,tpe --answers surrogate
 
@@ -51,8 +51,6 @@ from distilbench.storage.files import file_sha256
 TABLES = Path(__file__).parent / "recorded"
 FULL_TRIALS = 40
 """Trials of the full random search that others are compared with, where few run at once."""
-SLOW = frozenset({"gp+asha", "gp+halving"})
-"""Searches with fewer seeds."""
 
 
 class SearchKind(NamedTuple):
@@ -313,7 +311,7 @@ def tell_overall(results: dict[tuple[Path, int, str], list[Measured]], searches:
                 continue
             unit = max(float(np.mean([m.regrets[0] for m in base])), 1e-9)
             for position in range(len(CHECKPOINTS)):
-                pairs = zip(ours, base, strict=False)  # by seed; gp has fewer
+                pairs = zip(ours, base, strict=False)  # by seed
                 gains[position] += [(a.regrets[position] - b.regrets[position]) / unit for a, b in pairs]
             better += float(np.mean([m.regrets[1] for m in ours])) < float(np.mean([m.regrets[1] for m in base]))
         if not gains[0]:
@@ -329,7 +327,6 @@ def main() -> None:
         "tables", nargs="*", help="names of tables, or their files; default: all of benchmarks/recorded"
     )
     parser.add_argument("--seeds", type=int, default=30)
-    parser.add_argument("--gp-seeds", type=int, default=10)
     parser.add_argument("--workers", default="8", help="virtual workers, several with commas")
     parser.add_argument("--answers", choices=("nearest", "surrogate", "both"), default="nearest")
     parser.add_argument("--only", default="", help="searches whose names begin so, with semicolons between")
@@ -354,7 +351,7 @@ def main() -> None:
         if 1.5 * full_trials(workers) <= len(table_at(path).settings)
         for search in searches
         if can_have(search, path)
-        for seed in range(given.gp_seeds if search in SLOW else given.seeds)
+        for seed in range(given.seeds)
     ]
     if given.portfolio:
         return tell_portfolios([table_at(path) for path in paths], given.portfolio)

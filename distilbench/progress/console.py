@@ -182,8 +182,8 @@ def _finished(tally: Tally, record: TrialRecord) -> str:
 class CountedLines:
     """Prints how far one of several stages is, with the time left, now and then and when it is over."""
 
-    def __init__(self, console: Console, every_s: float = COUNT_EVERY_S) -> None:
-        self.console, self.every_s = console, every_s
+    def __init__(self, console: Console) -> None:
+        self.console = console
         self.begin("")
 
     def begin(self, name: str) -> None:
@@ -193,7 +193,7 @@ class CountedLines:
     def counted(self, done: int, total: int) -> None:
         """So much of it is done."""
         now = time.monotonic()
-        if done and (done == total or now - self.told_at >= self.every_s):
+        if done and (done == total or now - self.told_at >= COUNT_EVERY_S):
             self.told_at = now
             left = (total - done) * (now - self.began) / done
             line = f"{self.name} {done} of {total}" + (f", about {duration(left)} left" if done < total else "")
