@@ -18,15 +18,15 @@ import numpy as np
 from faiss.contrib.ivf_tools import add_preassigned, search_preassigned
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import RetrievalSet, Rows
-from distilbench.data.evaluation_sets import evaluation_data
+from distilbench.data.corpus import Corpus, RetrievalSet, Rows
+from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
-from distilbench.data.retrieval_sets import LargeRetrievalSet
 from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed, unit
+from distilbench.evaluation.faiss_codes import unit
+from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed
 from distilbench.evaluation.sts import Embed
 from distilbench.methods.parts.cluster_head import FILE, load_cluster_head
 from distilbench.prepare.encode import CorpusEncoding
@@ -79,10 +79,10 @@ def main() -> None:
     store = ArtifactStore(options.store)
     rows = []
     try:
-        data = evaluation_data(options.data, ("retrieval",), Limits(documents=options.max_documents), store)
+        corpus = evaluation_corpus(options.data, ("retrieval",), Limits(documents=options.max_documents))
         for student in options.students:
-            for search in data.searches:
-                costs = measured(EncoderSpec(student), search, options.clusters, store, options.threads)
+            for search in corpus.retrieval:
+                costs = measured(EncoderSpec(student), corpus, search, options.clusters, store, options.threads)
                 rows += [{"student": student, **cost._asdict()} for cost in costs]
     except InputError as error:
         raise SystemExit(str(error)) from None
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def measured(
-    spec: EncoderSpec, search: LargeRetrievalSet, clusters: int | None, store: ArtifactStore, threads: int
+    spec: EncoderSpec, corpus: Corpus, search: RetrievalSet, clusters: int | None, store: ArtifactStore, threads: int
 ) -> list[ClusterCost]:
     """Measure a student on a retrieval set, in `clusters` clusters; None: as many as its own cluster head has."""
     folder = spec.folder()
@@ -108,11 +108,14 @@ def measured(
     documents, queries = len(search.documents), len(search.queries)
     if documents > MOST_CLUSTERED:
         raise InputError(f"{search.name}: {documents:,} documents; expected --max-documents {MOST_CLUSTERED} or fewer")
-    sides = (search.documents, spec.reading(DOCUMENT)), (search.queries, spec.reading(QUERY))
+    documents_read, queries_read = (
+        [corpus.sentences[int(row)] for row in rows] for rows in (search.documents, search.queries)
+    )
+    sides = (documents_read, spec.reading(DOCUMENT)), (queries_read, spec.reading(QUERY))
     parts = [
-        CorpusEncoding(by, store, by.title, "float32", in_process=True).vectors(
-            CorpusText(texts, fingerprint(list(texts)))
-        )[0]
+        CorpusEncoding(by, store, by.title, "float32", in_process=True).vectors(CorpusText(texts, fingerprint(texts)))[
+            0
+        ]
         for texts, by in sides
     ]
     vectors_MD = np.concatenate([part.block(0, part.rows) for part in parts]).astype(np.float32)
@@ -121,7 +124,7 @@ def measured(
     )
     assign = None
     if head is not None and head.clusters == wanted:
-        states_MD = np.concatenate([head.states(list(texts), by.prompt_before()) for texts, by in sides])
+        states_MD = np.concatenate([head.states(texts, by.prompt_before()) for texts, by in sides])
         assign = lambda rows: head.assign(states_MD[rows])  # noqa: E731
     return cluster_costs(vectors_MD.__getitem__, task, wanted, assign, threads)
 

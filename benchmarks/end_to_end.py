@@ -3,8 +3,8 @@
     python benchmarks/end_to_end.py --data DIR --store STORE --teacher NAME STUDENT [STUDENT ...]
 
 A STUDENT is an exported folder, with the code that was saved with it; float32 where there is none. The documents are all
-those of the data's largest retrieval set. Their vectors come out of STORE, where `distilbench evaluate` leaves them. Of
-each encoder there is the exact index that `distilbench index` makes; the teacher has float32.
+those of the data's largest retrieval set. Vectors that STORE has, where `distilbench evaluate` leaves them, are taken from
+there. Of each encoder there is the exact index that `distilbench index` makes; the teacher has float32.
 
 Tokenising, encoding and searching count: a query at a time, and 32 at a time. The encoders take turns, so that what else the
 machine does meets all of them. Seconds are the thread's own; the median of --rounds rounds counts. MRR@10 is of the same
@@ -29,21 +29,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.commands.index import chosen_code
-from distilbench.data.evaluation_sets import evaluation_data
+from distilbench.data.corpus import Corpus, RetrievalSet, Rows
+from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
-from distilbench.data.retrieval_sets import LargeRetrievalSet
 from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, prompt_of
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import BATCH, on_threads, read_texts
-from distilbench.evaluation.faiss_codes import Code
+from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import MORE, IndexSpec, document_index, stored_codes
 from distilbench.evaluation.ranking import ranking_metrics
-from distilbench.evaluation.retrieval import faiss_threads, unit
-from distilbench.evaluation.retrieval_task import BLOCK, Documents
+from distilbench.evaluation.retrieval import BLOCK, Documents, faiss_threads
 from distilbench.prepare.encode import CorpusEncoding
-from distilbench.storage.files import write_json
+from distilbench.storage.files import fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
 RANKS = 10
@@ -95,22 +94,23 @@ def main() -> None:
         write_json(asked.out, {"documents": len(largest.documents), "queries": len(largest.queries), "rows": rows})
 
 
-def measured(asked: argparse.Namespace) -> tuple[LargeRetrievalSet, list[dict[str, Any]]]:
+def measured(asked: argparse.Namespace) -> tuple[RetrievalSet, list[dict[str, Any]]]:
     """The largest test set, and a row for each encoder, the teacher first.
 
     Raises:
         InputError: the data has no retrieval set with a test split, or an encoder or the data cannot be read.
     """
     store = ArtifactStore(asked.store)
-    data = evaluation_data(asked.data, ("retrieval",), Limits(documents=asked.max_documents or None), store)
-    tests = [s for s in data.searches if s.split == "test"]
+    corpus = evaluation_corpus(asked.data, ("retrieval",), Limits(documents=asked.max_documents or None))
+    tests = [s for s in corpus.retrieval if s.split == "test"]
     if not tests:
         raise InputError(f"--data {asked.data}: no retrieval set with a test split")
     largest = max(tests, key=lambda s: len(s.documents))
+    documents, queries = texts(corpus, largest.documents), texts(corpus, largest.queries)
     with on_threads(1), faiss_threads(1):
-        searchers = [searcher(name, largest, store) for name in (asked.teacher, *asked.students)]
-        metrics = [ranking_metrics(found(s, largest), largest.relevant)["mrr@10"] for s in searchers]
-        times = taking_turns(searchers, largest.queries, asked.rounds)
+        searchers = [searcher(name, documents, store) for name in (asked.teacher, *asked.students)]
+        metrics = [ranking_metrics(found(s, queries), largest.relevant)["mrr@10"] for s in searchers]
+        times = taking_turns(searchers, queries, asked.rounds)
     rows = [
         {"encoder": s.name, "mrr@10": 100 * float(mrr_Q.mean()), "index_mb": s.megabytes, **milliseconds}
         for s, mrr_Q, milliseconds in zip(searchers, metrics, times, strict=True)
@@ -118,12 +118,18 @@ def measured(asked: argparse.Namespace) -> tuple[LargeRetrievalSet, list[dict[st
     return largest, rows
 
 
-def searcher(name: str, largest: LargeRetrievalSet, store: ArtifactStore) -> Searcher:
+def texts(corpus: Corpus, rows: Rows) -> list[str]:
+    """The texts of these rows."""
+    return [corpus.sentences[int(row)] for row in rows]
+
+
+def searcher(name: str, documents: Sequence[str], store: ArtifactStore) -> Searcher:
     """The encoder, with an index of all documents in its code."""
     spec = EncoderSpec(name)
     code = chosen_code(spec, name, None)
     encoding = CorpusEncoding(spec.reading(DOCUMENT), store, spec.title, "float32", in_process=True)
-    vectors, _ = encoding.vectors(CorpusText(largest.documents, largest.fingerprint))
+    made, _ = encoding.vectors(CorpusText(documents, fingerprint(documents)))
+    vectors = Documents(made.take, np.arange(made.rows), made.width)
     model = spec.load("cpu").eval()
     prompt = prompt_of(model, spec.prompt_before(QUERY))
     return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)
@@ -141,9 +147,8 @@ def over(title: str, model: Any, prompt: str, code: Code | None, vectors: Docume
     return Searcher(title, model, prompt, index.held, index.rescored, size / 1e6)
 
 
-def found(one: Searcher, largest: LargeRetrievalSet) -> NDArray[np.int64]:
+def found(one: Searcher, queries: Sequence[str]) -> NDArray[np.int64]:
     """The first documents of all queries."""
-    queries = largest.queries
     return np.concatenate([one.search(queries[start : start + BATCH]) for start in range(0, len(queries), BATCH)])
 
 

@@ -253,7 +253,7 @@ def encode_step(bench: Bench) -> None:
 def search(bench: Bench) -> None:
     """Quora's documents and dev queries, at the encoder's width and at 128 of its principal components."""
     from distilbench.encoders.encoder import EncoderSpec, encode
-    from distilbench.evaluation.retrieval import unit
+    from distilbench.evaluation.faiss_codes import unit
 
     if bench.data is not None and (bench.data / "quora").is_dir():
         documents = column(bench.data / "quora" / "corpus.tsv.gz", "text")
@@ -296,8 +296,7 @@ def search_ways(bench: Bench, documents_ND: NDArray[np.float32], queries_QD: NDA
     """By name, what makes an index of the documents and returns its search; FAISS on the GPU last, should it crash."""
     import faiss
 
-    from distilbench.evaluation.indexes import IndexSpec, document_index
-    from distilbench.evaluation.retrieval import ivf_setting
+    from distilbench.evaluation.indexes import IndexSpec, document_index, ivf_setting
 
     count, width = documents_ND.shape
     faiss.omp_set_num_threads(min(16, os.cpu_count() or 1))

@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.evaluation.bootstrap import Items, paired_bootstrap, paired_difference
+from distilbench.evaluation.bootstrap import Items, Resampled, paired_bootstrap, paired_difference, resampled_mean
 from distilbench.evaluation.predictions import Predictions, predictions_path
-from distilbench.evaluation.statistics import Resampled, resampled_mean
 from distilbench.records import ScoreRecord, read_records
 
 METRICS = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "recall@100": "Recall@100"}

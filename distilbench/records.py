@@ -163,7 +163,7 @@ class Score(_Record):
     value: float = Field(allow_inf_nan=False)
     n: int
     low: float | None = None
-    """With `high`: the 95 % bootstrap interval over the set's items (`evaluation.statistics`); None where there is none."""
+    """With `high`: the 95 % bootstrap interval over the set's items (`evaluation.bootstrap`); None where there is none."""
     high: float | None = None
 
 

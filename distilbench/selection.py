@@ -2,8 +2,6 @@
 
     sts                     Spearman, the mean over the STS dev sets
     retrieval               nDCG@10, the mean over the retrieval dev sets; or another of its metrics by name, such as mrr@10
-    classification          accuracy, the mean over the classification sets
-    pairs                   accuracy or Spearman, the mean over the labelled pair tasks
     fidelity                how much of the teacher's geometry is kept on held-out sentences, without a label
     retrieval=0.7,sts=0.3   a mix
 
@@ -19,14 +17,12 @@ from typing import Literal, get_args
 from distilbench.choices import TaskKind
 from distilbench.errors import InputError
 
-Kind = Literal["sts", "retrieval", "classification", "pairs", "fidelity"]
+Kind = Literal["sts", "retrieval", "fidelity"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 RETRIEVAL_METRICS = ("ndcg@10", "mrr@10", "map@100", "recall@1", "recall@10", "recall@100")
 METRICS: dict[Kind, str] = {
     "sts": "spearman",
     "retrieval": RETRIEVAL_METRICS[0],
-    "classification": "accuracy",
-    "pairs": "accuracy",
     "fidelity": "fidelity",
 }
 """The metric that a kind's name alone stands for, as in the records."""
@@ -68,7 +64,7 @@ class Part:
     @property
     def title(self) -> str:
         """What it is called on a page."""
-        return {"pairs": "Accuracy on pairs", "sts": "STS average"}.get(self.kind) or TITLES[self.metric]
+        return "STS average" if self.kind == "sts" else TITLES[self.metric]
 
 
 @dataclass(frozen=True)

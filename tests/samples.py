@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
     from distilbench.data.corpus import Corpus
     from distilbench.data.requirements import Requirements
     from distilbench.evaluation.encoders import EncoderRow
+    from distilbench.evaluation.retrieval import Documents
     from distilbench.records import Rung, Score
 
 WORDS = (
@@ -138,22 +138,13 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: i
     return folder
 
 
-@dataclass(frozen=True)
-class InMemory:
+def in_memory(vectors_ND: Any) -> Documents:
     """Documents that are one array."""
+    import numpy as np
 
-    vectors_ND: Any
+    from distilbench.evaluation.retrieval import Documents
 
-    @property
-    def rows(self) -> int:
-        return len(self.vectors_ND)
-
-    @property
-    def width(self) -> int:
-        return int(self.vectors_ND.shape[1])
-
-    def block(self, start: int, stop: int) -> Any:
-        return self.vectors_ND[start:stop]
+    return Documents(lambda rows: vectors_ND[rows], np.arange(len(vectors_ND)), vectors_ND.shape[1])
 
 
 def sts_scores(embed: Any, sets: Sequence[Any]) -> list[Score]:
@@ -165,13 +156,10 @@ def sts_scores(embed: Any, sets: Sequence[Any]) -> list[Score]:
 
 def scored_rows(vectors: Any, corpus: Corpus, codes: Sequence[Any] = ()) -> list[EncoderRow]:
     """The rows of vectors of all sentences of a corpus: as they are, then by each code."""
-    from distilbench.evaluation.encoders import TaskScores, Vectors, encoder_rows
-    from distilbench.evaluation.sets import sets_of_corpus
-    from distilbench.trials.scoring import SEARCHING
+
+    from distilbench.evaluation.encoders import Vectors, encoder_rows
+    from distilbench.trials.scoring import INDEXES
 
     width = vectors.shape[1]
-    found = Vectors(
-        "test", width, lambda rows: vectors[rows], [InMemory(vectors[t.documents]) for t in corpus.retrieval]
-    )
-    sets = sets_of_corpus(corpus)
-    return list(encoder_rows(found, sets, [width], lambda _: codes, SEARCHING, TaskScores))
+    found = Vectors("test", width, lambda rows: vectors[rows])
+    return list(encoder_rows(found, corpus, [width], lambda _: codes, INDEXES))

@@ -92,6 +92,24 @@ def test_a_prompt_is_put_before_every_sentence(model: SentenceTransformer) -> No
     assert np.abs(prompted - encode(model, SENTENCES))[:6].max(axis=1).min() > 1e-3
 
 
+def test_a_prompt_may_be_left_out_of_the_mean(folder: Path) -> None:
+    edit_json(next(folder.glob("1_Pooling/config.json")), lambda config: config.update(include_prompt=False))
+    model, prompts = EncoderSpec(str(folder)).load(), ["how do i ", "", "what is "]
+    sentences = [*SENTENCES[:2], SENTENCES[3]]
+    expected = [model.encode(text, prompt=prompt) for text, prompt in zip(sentences, prompts, strict=True)]
+    np.testing.assert_allclose(encode(model, sentences, prompt=prompts), expected, atol=1e-5)
+    expected = model.encode(list(SENTENCES), prompt="how do i ")
+    np.testing.assert_allclose(encode(model, SENTENCES, prompt="how do i "), expected, atol=1e-5)
+
+
+def test_more_tokens_than_positions_are_refused(folder: Path) -> None:
+    for spec, limit in ((EncoderSpec(str(folder), max_tokens=65), 65), (EncoderSpec(str(folder)), 512)):
+        with pytest.raises(InputError, match=f"would read {limit} tokens of a text, and reads 64 at most"):
+            if limit == 512:
+                edit_json(next(folder.glob("sentence_bert_config.json")), lambda c: c.update(max_seq_length=512))
+            spec.load()
+
+
 def test_max_tokens_cuts_sentences(encoder_folder: Path, model: SentenceTransformer) -> None:
     short = EncoderSpec(str(encoder_folder), max_tokens=6).load()
     assert [len(ids) for ids in token_ids(short, SENTENCES)] == [6, 3, 2, 6, 6, 6, 6]
@@ -205,19 +223,24 @@ def test_an_encoder_that_is_cut_gives_what_sentence_transformers_gives(folder: P
 
 @pytest.mark.parametrize("cut", ["8", 0, -1, 2.5])
 def test_a_cut_that_is_no_width_is_one_clear_error(folder: Path, cut: Any) -> None:
-    file = folder / "config_sentence_transformers.json"
-    edit_json(file, lambda config: config.update(truncate_dim=cut))
-    with pytest.raises(InputError, match=re.escape(f"{file}: truncate_dim: {cut!r}; expected a number of dimensions")):
+    edit_json(folder / "config_sentence_transformers.json", lambda config: config.update(truncate_dim=cut))
+    with pytest.raises(InputError, match=re.escape(f"truncate_dim: {cut!r}; expected a number of dimensions")):
         EncoderSpec(str(folder)).width()
 
 
 @pytest.mark.parametrize("widths", [[8], [64, 12]])
 def test_width_is_that_of_the_last_dense_layer(encoder_folder: Path, tmp_path: Path, widths: list[int]) -> None:
+    """Whatever its folder is called, and whatever lies beside it."""
     modules = list(SentenceTransformer(str(encoder_folder), device="cpu"))[:2]
     for before, after in zip([32, *widths], widths, strict=False):
         modules.append(Dense(before, after))
     model = SentenceTransformer(modules=modules, device="cpu")
     model.save(str(tmp_path / "dense"), create_model_card=False)
+    last = tmp_path / "dense" / f"{len(widths) + 1}_Dense"
+    shutil.copytree(last, last.with_name("9_Dense"))
+    last.rename(last.with_name(f"last_Dense_{widths[-1]}"))
+    edit_json(tmp_path / "dense" / "modules.json", lambda m: m[-1].update(path=f"last_Dense_{widths[-1]}"))
+    edit_json(tmp_path / "dense" / "9_Dense" / "config.json", lambda config: config.update(out_features=5))
     spec = EncoderSpec(str(tmp_path / "dense"))
     vectors = encode(spec.load(), SENTENCES)
     assert spec.width() == vectors.shape[1] == widths[-1]
@@ -267,9 +290,8 @@ def _half_a_module_list(folder: Path) -> None:
 
 BAD_FOLDERS = [
     (_no_weights, r"no weights in it; expected one of model\.safetensors"),
-    (_no_config, r"no config\.json in it"),
-    # Without its width it cannot be told but by loading, which finds that the weights do not fit.
-    (_config_without_width, r"cannot be loaded"),
+    (_no_config, r"cannot be loaded"),
+    (_config_without_width, r"cannot be loaded"),  # the weights do not fit
     (_half_a_module_list, r"modules\.json is not a list of modules"),
 ]
 

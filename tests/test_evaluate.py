@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from distilbench.choices import EVERY_TASK
 from distilbench.cli import app
 from distilbench.commands.evaluate import evaluate
-from distilbench.data.evaluation_sets import evaluation_data
+from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
@@ -24,7 +24,6 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.records import ScoreRecord, read_records
 from distilbench.settings.commands import EvaluateSettings
-from distilbench.storage.store import ArtifactStore
 
 
 @pytest.fixture(scope="module")
@@ -264,13 +263,13 @@ def test_the_pair_head_that_a_student_brings(tmp_path: Path, models: list[Path],
     trunk = list(SentenceTransformer(str(models[0]), device="cpu"))[:2]
     modules = [*trunk, Dense(32, 16, activation_function=torch.nn.Identity()), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
-    everything = evaluation_data(data, EVERY_TASK, Limits(), ArtifactStore(tmp_path / "store"))
-    [task] = [t for t in everything.corpus.pair_tasks if t.name == "MRPC"]
+    everything = evaluation_corpus(data, EVERY_TASK, Limits())
+    [task] = [t for t in everything.probed if t.name == "MRPC"]
     save_pair_head(folder, PairHead("concat", 16, 8, 1), task)
     evaluate(settings(tmp_path, [folder], data), Console(quiet=True))
     [record] = records_of(tmp_path)
 
-    text, pairs = everything.corpus.sentences, task.splits["test"]
+    text, pairs = everything.sentences, task.splits["test"]
     sides = [[text[int(row)] for row in side] for side in (pairs.left_P, pairs.right_P)]
     right = (load_pair_scorer(folder).outputs(*sides)[:, 0] > 0) == (pairs.target_P == 1)
     [score] = [s for s in record.scores if (s.task, s.split, s.metric) == ("pairs", "test", "accuracy")]

@@ -24,13 +24,12 @@ from distilbench.selection import STS, Selection
             ("sts", "retrieval"),
         ),
         ("retrieval=7,sts=3", "retrieval=0.7,sts=0.3", "0.7 nDCG@10 + 0.3 STS average", ("retrieval", "sts")),
-        ("classification,pairs", "classification=0.5,pairs=0.5", None, ("classification", "pairs")),
     ],
 )
-def test_a_measure_or_a_mix(text: str, written: str, title: str | None, tasks: tuple[str, ...]) -> None:
+def test_a_measure_or_a_mix(text: str, written: str, title: str, tasks: tuple[str, ...]) -> None:
     selection = Selection.parse(text)
     assert str(selection) == written and selection.tasks == tasks and selection.asked
-    assert title is None or selection.title == title
+    assert selection.title == title
     assert Selection.parse(written) == selection
     assert sum(part.weight for part in selection.parts) == pytest.approx(1)
 
@@ -43,6 +42,7 @@ def test_what_was_asked_for_is_what_was_taken_by_itself() -> None:
     ("text", "message"),
     [
         ("", "expected one of sts, retrieval"),
+        ("classification", "'classification' is no measure"),
         ("bleu", "'bleu' is no measure; expected one of sts, retrieval, .*retrieval=0.7,sts=0.3"),
         ("retrieval=half,sts=0.5", "the weight 'half' is no number above 0"),
         ("retrieval=0,sts=1", "the weight '0' is no number above 0"),

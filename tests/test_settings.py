@@ -136,9 +136,9 @@ def test_a_run_is_bound_to_its_tasks_and_to_what_students_are_selected_by() -> N
     assert run_config(SweepSettings(method="mcr2"), corpus)["tasks"] == ["retrieval", "sts"]
     found = run_config(SweepSettings(method="mcr2", tasks="sts,retrieval,classification"), corpus)
     assert found["tasks"] == ["classification", "retrieval", "sts"] and found["select"] == "sts"
-    selected = replace(corpus, selection=Selection.parse("classification=0.5,fidelity=0.5"))
-    found = run_config(SweepSettings(method="mcr2", tasks="retrieval"), selected)
-    assert found["tasks"] == ["classification", "retrieval"] and found["select"] == "classification=0.5,fidelity=0.5"
+    selected = replace(corpus, selection=Selection.parse("retrieval=0.5,fidelity=0.5"))
+    found = run_config(SweepSettings(method="mcr2", tasks="classification"), selected)
+    assert found["tasks"] == ["classification", "retrieval"] and found["select"] == "retrieval=0.5,fidelity=0.5"
     with pytest.raises(InputError, match="--select bleu: 'bleu' is no measure; expected one of sts, retrieval"):
         SweepSettings(method="mcr2", select="bleu")
     with pytest.raises(InputError, match="--tasks glue: expected some of sts, classification, retrieval, pairs"):

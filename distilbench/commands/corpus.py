@@ -6,15 +6,14 @@ import numpy as np
 from rich.console import Console
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.data.evaluation_sets import with_scored_tasks
 from distilbench.data.folder import folder_corpus
-from distilbench.data.judgements import with_judgements
 from distilbench.data.requirements import Requirements
 from distilbench.data.roles import with_roles
-from distilbench.data.scored_tasks import with_scored_tasks
 from distilbench.data.selected import with_selection
 from distilbench.data.sentences import in_batches
 from distilbench.data.text import text_name
-from distilbench.data.training_text import with_text
+from distilbench.data.training_text import with_judgements, with_text
 from distilbench.data.vector_file import restrict_to_vectors
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION

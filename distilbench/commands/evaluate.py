@@ -16,9 +16,10 @@ from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import print_sets
 from distilbench.commands.run_folder import one_writer, publish, run_name
-from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
+from distilbench.data.corpus import Corpus
+from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.retrieval_sets import SPLITS
-from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
+from distilbench.data.roles import with_roles
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.encoders.prompts import Prompts
@@ -26,7 +27,6 @@ from distilbench.errors import InputError
 from distilbench.evaluation.cost import CostBench
 from distilbench.evaluation.encoders import (
     Codes,
-    RetrievalOptions,
     TaskScores,
     Vectors,
     check_vectors,
@@ -35,7 +35,6 @@ from distilbench.evaluation.encoders import (
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
 from distilbench.evaluation.pairs import pair_scores
 from distilbench.evaluation.predictions import predictions_path
-from distilbench.evaluation.sets import sets_of_data
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.progress.console import scores_told
 from distilbench.records import (
@@ -51,13 +50,11 @@ from distilbench.records import (
 )
 from distilbench.reporting.names import name_by_source, source_ends
 from distilbench.settings.commands import EvaluateSettings
-from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import claim_folder, fingerprint
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials.scoring import encoder_parameters
 
 SCORES = "scores.jsonl"
-_NO_ROWS = (np.empty(0, dtype=np.int64),)
 GROWS = frozenset({"models", "dims", "quantisations"})
 """Settings of an evaluation that may differ when it is run again under its name: its rows are added to."""
 
@@ -69,14 +66,13 @@ class Evaluation:
         self,
         settings: EvaluateSettings,
         models: Sequence[EncoderSpec],
-        data: EvaluationData,
+        corpus: Corpus,
         run: Path,
         console: Console,
     ) -> None:
-        self.settings, self.models, self.data, self.run, self.console = settings, models, data, run, console
+        self.settings, self.models, self.corpus, self.run, self.console = settings, models, corpus, run, console
         self.store = ArtifactStore(settings.store)
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
-        self.searching = RetrievalOptions(settings.index_specs)
         self.measured = [[str(index) for index in settings.index_specs], settings.cost]
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
@@ -104,21 +100,23 @@ class Evaluation:
         cost = self._cost(spec) if whole in missing and self.settings.cost else None
         parameters, codes = encoder_parameters(spec), self._codes(spec, vectors)
         prompts = Prompts.of(spec).described() if spec.by_role else {}
-        sets, own_head = sets_of_data(self.data), functools.partial(_pair_head_scores, spec, self.data)
-        for row in encoder_rows(vectors, sets, [w for w in widths if w in missing], codes, self.searching, own_head):
+        missing_widths, indexes = [w for w in widths if w in missing], self.settings.index_specs
+        for row in encoder_rows(vectors, self.corpus, missing_widths, codes, indexes):
             if identities[row.width, row.quantisation]["record_id"] in self.known:
                 continue
-            own_cost = cost if (row.width, row.quantisation) == (whole, "float32") else None
+            as_it_is = (row.width, row.quantisation) == (whole, "float32")
+            own_cost = cost if as_it_is else None
+            own_head = _pair_head_scores(spec, self.corpus) if as_it_is else TaskScores()
             record = ScoreRecord(
                 **identities[row.width, row.quantisation],
                 bytes_per_vector=row.bytes_per_vector,
                 parameters=parameters,
-                scores=row.scores,
+                scores=[*row.scores, *own_head.scores],
                 indexes=row.indexes,
-                sets=self.data.corpus.sts_digests,
+                sets=self.corpus.sts_digests,
                 cost=own_cost,
                 latency_ms=own_cost and own_cost.latency_ms,
-                notes=row.notes,
+                notes=[*row.notes, *own_head.notes],
                 model="",
                 prompts=prompts,
                 provenance=provenance(),
@@ -130,7 +128,7 @@ class Evaluation:
 
     def _identity(self, spec: EncoderSpec) -> dict[str, Any]:
         """What all rows of a model have in common; how it reads text stands for hyper-parameters."""
-        settings, corpus = self.settings, self.data.corpus
+        settings, corpus = self.settings, self.corpus
         prompts = {"query_prompt": spec.query_prompt, "document_prompt": spec.document_prompt}
         how = {
             "weights": fingerprint(spec.identity()),
@@ -149,7 +147,7 @@ class Evaluation:
             "hyperparameters": how,
             "seed": 0,
             "corpus": corpus.name,
-            "corpus_fingerprint": self.data.fingerprint,
+            "corpus_fingerprint": corpus.fingerprint,
             "demonstration": corpus.demonstration,
         }
 
@@ -164,9 +162,9 @@ class Evaluation:
 
         @functools.cache
         def calibration() -> NDArray[np.float32]:
-            rows = self.data.corpus.train
+            rows = self.corpus.train
             vectors_ND = vectors.take(rows)
-            check_vectors(vectors_ND, spec.name, self.data.corpus.sentences, rows)
+            check_vectors(vectors_ND, spec.name, self.corpus.sentences, rows)
             return vectors_ND
 
         def code(kind: Quantisation, width: int) -> Code:
@@ -177,46 +175,29 @@ class Evaluation:
         return lambda width: [code(kind, width) for kind in kinds if not not_possible(kind, width)]
 
     def _vectors(self, spec: EncoderSpec) -> Vectors:
-        data, width = self.data, spec.width()
-        rows = data.rows_by_kind()
-        if not self.settings.quantisations:
-            rows.pop("calibration")
-        queries = rows.pop("queries", None) if data.by_role else None  # these are read with a prompt of their own
-        reads = {"sentences": (PLAIN, np.unique(np.concatenate([*rows.values(), *_NO_ROWS])))}
-        if queries is not None:
-            reads["queries"] = (QUERY, queries)
-        vectors_ND = np.empty((len(data.corpus.sentences), width), dtype=np.float32)
-        for name, (role, of_role) in reads.items():
-            if not len(of_role):
-                continue
-            text = [data.corpus.sentences[int(row)] for row in of_role]
-            vectors = self._encode(spec.reading(role), text, fingerprint(text), f"{spec.title}, {name}")
-            if vectors.width != width:
-                raise InputError(
-                    f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {width}"
-                )
-            vectors_ND[of_role] = vectors.block(0, len(of_role))
-        by = spec.reading(DOCUMENT)
-        documents = [
-            self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches
-        ]
-        return Vectors(spec.name, width, vectors_ND.__getitem__, documents)
-
-    def _encode(self, spec: EncoderSpec, sentences: Sequence[str], key: str, label: str) -> ShardedArray:
-        settings = self.settings
+        settings, corpus, width = self.settings, self.corpus, spec.width()
+        rows = corpus.scored_rows
+        if settings.quantisations:
+            rows = np.union1d(rows, corpus.train)
+        texts = [corpus.sentences[int(row)] for row in rows]
+        roles_N = None if corpus.roles_N is None else corpus.roles_N[rows]
+        key = fingerprint([texts, *(() if roles_N is None else roles_N.tolist())])
         encoding = CorpusEncoding(
             spec,
             self.store,
-            label,
+            spec.title,
             stored="float32",
             backend=settings.backend,
             size=settings.pool,
             in_process=not _on_ray(settings),
         )
-        return encoding.vectors(CorpusText(sentences, key))[0]
+        vectors = encoding.vectors(CorpusText(texts, key, roles_N))[0]
+        if vectors.width != width:
+            raise InputError(f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {width}")
+        return Vectors(spec.name, width, lambda asked: vectors.take(np.searchsorted(rows, asked)))
 
     def _cost(self, spec: EncoderSpec) -> EncoderCost:
-        corpus = self.data.corpus
+        corpus = self.corpus
         rows = corpus.sts[0].left_P if corpus.sts else corpus.train
         return CostBench([corpus.sentences[int(row)] for row in rows], self.store).cost(spec)
 
@@ -239,17 +220,17 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     models = list(dict.fromkeys((*([teacher] if teacher else ()), *settings.models)))  # the teacher first, each once
     for spec in models:
         spec.check_tokenizer("model")
-    data = evaluation_data(settings.data_folder, settings.tasks, settings.limits, ArtifactStore(settings.store))
+    corpus = evaluation_corpus(settings.data_folder, settings.tasks, settings.limits)
     if settings.by_role:
-        data = data.with_roles()
-    print_sets(data.corpus, console)
-    run = settings.runs / run_name(settings.name, "evaluate", data.corpus.name)
+        corpus = with_roles(corpus, ArtifactStore(settings.store))
+    print_sets(corpus, console)
+    run = settings.runs / run_name(settings.name, "evaluate", corpus.name)
     with one_writer(run):
-        claim_folder(run, _config(settings, data), may_change=GROWS)
+        claim_folder(run, _config(settings, corpus), may_change=GROWS)
         failed: list[str] = []
         ray = ray_cluster(settings.address, settings.cpus, settings.dashboard)
         with ray if _on_ray(settings) else nullcontext():
-            evaluation = Evaluation(settings, models, data, run, console)
+            evaluation = Evaluation(settings, models, corpus, run, console)
             for spec in models:
                 try:
                     evaluation.score(spec, "teacher" if spec == teacher else "encoder")
@@ -259,18 +240,18 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
         records = list(evaluation.known.values())
         notes = [f"Not scored: {reason}" for reason in failed]
         notes += dict.fromkeys(f"{evaluation.called(record)}: {note}" for record in records for note in record.notes)
-        page = publish(settings.reports, data.corpus, run, records, notes) if records else None
+        page = publish(settings.reports, corpus, run, records, notes) if records else None
     if failed or page is None:
         raise InputError(f"{len(failed)} of {len(models)} models not scored: {'; '.join(failed)}")
     return page
 
 
-def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
+def _config(settings: EvaluateSettings, corpus: Corpus) -> dict[str, Any]:
     """Everything that the numbers of an evaluation depend on, as JSON."""
     return {
         "kind": "evaluation",
-        "corpus": data.corpus.name,
-        "data_fingerprint": data.fingerprint,
+        "corpus": corpus.name,
+        "data_fingerprint": corpus.fingerprint,
         "kinds": list(settings.tasks),
         "models": [spec.name for spec in settings.models],
         "teacher": fingerprint(settings.teacher_encoder.identity()) if settings.teacher_encoder else "",
@@ -297,7 +278,7 @@ def _line(record: ScoreRecord, name: str) -> str:
     return "  ".join([f"{name + kind:<32}", *scores_told(scores), *where])
 
 
-def _pair_head_scores(spec: EncoderSpec, data: EvaluationData) -> TaskScores:
+def _pair_head_scores(spec: EncoderSpec, corpus: Corpus) -> TaskScores:
     """The scores of DSE's pair head, of the task that it was trained for, and a note where the data have no such task.
 
     Nothing of an encoder without such a head.
@@ -308,10 +289,10 @@ def _pair_head_scores(spec: EncoderSpec, data: EvaluationData) -> TaskScores:
     if folder is None or not (folder / DESCRIPTION).is_file():
         return TaskScores()
     scorer = load_pair_scorer(folder, default_device())
-    task = next((task for task in data.corpus.pair_tasks if task.name == scorer.task), None)
+    task = next((task for task in corpus.probed if task.name == scorer.task), None)
     if task is None:
         return TaskScores([], [f"its own pair head, for {scorer.task}, is not scored: there is no such pair task"])
-    text, scores = data.corpus.sentences, list[Score]()
+    text, scores = corpus.sentences, list[Score]()
     for split in (split for split in SPLITS if split in task.splits):
         pairs = task.splits[split]
         left, right = ([text[int(row)] for row in side] for side in (pairs.left_P, pairs.right_P))

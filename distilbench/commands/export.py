@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
 from distilbench.commands.output_folder import OutputFolder
-from distilbench.encoders.encoder import CONFIG, EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
@@ -197,7 +197,7 @@ def _copy_model(model: Path, name: str, record: ScoreRecord, folder: Path) -> No
     # The content alone: safetensors writes files that only their owner may read.
     shutil.copytree(model, folder, ignore=left_out, copy_function=shutil.copyfile, dirs_exist_ok=True)
     if is_nested(record):  # sentence-transformers reads from its configuration how many numbers the model gives
-        path = folder / CONFIG
+        path = folder / "config_sentence_transformers.json"
         saved_config: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         write_json(path, {**saved_config, "truncate_dim": record.dim})
     if record.quantisation == "float32":
@@ -216,7 +216,7 @@ def _copy_model(model: Path, name: str, record: ScoreRecord, folder: Path) -> No
 def _build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None:
     """Make the encoder of a row that no model is kept of, and its code, calibrated on the rows that the scored one was."""
     from distilbench.codes import FAISS_PEER
-    from distilbench.data.calibration import calibration_rows
+    from distilbench.data.sampling import calibration_rows
     from distilbench.evaluation.faiss_codes import Code as FaissCode
     from distilbench.methods.parts.heads import export_with_head
     from distilbench.trials.rung_training import build_method

@@ -13,7 +13,7 @@ from rich.console import Console
 from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster
 from distilbench.data.corpus import Corpus
-from distilbench.encoders.encoder import EncoderSpec, transformer_config
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
     StudentSpec,
@@ -35,11 +35,8 @@ def check_encoders(settings: PreparationSettings) -> None:
     """Check the teacher and a cross-encoder before anything is read."""
     teacher, given = settings.teacher_encoder, f"--teacher-vectors {settings.teacher_vectors}"
     if teacher.vectors is None:
-        positions = transformer_config(folder).get("max_position_embeddings") if (folder := teacher.folder()) else None
-        if positions is not None and (teacher.max_tokens or 0) > positions:
-            raise InputError(
-                f"--max-tokens {teacher.max_tokens}: teacher {teacher.title} reads {positions} tokens at most"
-            )
+        if teacher.folder():
+            teacher.check_limit()
         teacher.check_tokenizer("teacher")
     elif settings.augment:
         raise InputError(f"{given}: --augment makes sentences that have no vector in it; expected none")

@@ -19,8 +19,8 @@ from distilbench.commands.run_folder import (
     run_name,
 )
 from distilbench.data.corpus import Corpus
+from distilbench.data.folder import triplets_file
 from distilbench.data.requirements import Requirements
-from distilbench.data.triplets import triplets_file
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError, naming
 from distilbench.methods import get_method, method_names

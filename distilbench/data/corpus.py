@@ -17,11 +17,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.choices import TaskKind
 from distilbench.data.sentences import CorpusText
 from distilbench.selection import STS, Selection
 
 Rows = NDArray[np.int64]
+Split = Literal["dev", "test"]
+"""The splits that encoders are scored on."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class RetrievalSet:
     """
 
     name: str
-    split: str
+    split: Split
     queries: Rows
     documents: Rows
     relevant: tuple[Rows, ...]
@@ -104,7 +105,7 @@ class ClassificationSet:
 class HeldOut:
     """Sentences that nothing is trained on, rising rows, on which a student is compared with its teacher."""
 
-    split: Literal["dev", "test"]
+    split: Split
     rows: Rows
 
 
@@ -157,7 +158,7 @@ class Corpus:
     selection: Selection = STS
     """The measure that students are selected by; not part of the fingerprint."""
 
-    def of_tasks(self, tasks: Collection[TaskKind]) -> Corpus:
+    def of_tasks(self, tasks: Collection[str]) -> Corpus:
         """Keep the evaluation sets of the `tasks` alone, with all sentences and training data."""
         return replace(
             self,
@@ -321,7 +322,7 @@ class CorpusBuilder:
     def add_retrieval(
         self,
         name: str,
-        split: str,
+        split: Split,
         queries: Sequence[str],
         documents: Sequence[str],
         relevant: Sequence[Sequence[int]],

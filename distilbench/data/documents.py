@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distilbench.data.readers import column_names, flag, format_of, raising, read_columns, sentence, usable
 from distilbench.data.sentences import FILE, SentenceFile, text_digest, write_sentences
@@ -51,29 +52,6 @@ class DocumentFiles:
     fingerprint: str
 
 
-class Ids:
-    """The ids of a file's documents, of which none may come twice; 16 bytes of memory each."""
-
-    def __init__(self, path: Path, columns: Columns) -> None:
-        self._path, self._columns = path, columns
-        self._digests = array("q")
-
-    def add(self, name: str) -> None:
-        """Count one."""
-        self._digests.append(_digest(name))
-
-    def check_once(self) -> None:
-        """Check that no id was there twice: equal digests first, then the ids themselves."""
-        sorted_N = np.sort(np.frombuffer(self._digests, dtype=np.int64))
-        suspects = set(sorted_N[1:][sorted_N[1:] == sorted_N[:-1]].tolist())
-        first_row: dict[str, int] = {}
-        for row, name, _ in read_documents(self._path, self._columns) if suspects else ():
-            if _digest(name) in suspects and first_row.setdefault(name, row) != row:
-                raise InputError(
-                    f"{self._path}, row {row}: id {name!r} is there already, in row {first_row[name]}; expected each id once"
-                )
-
-
 def documents_artifact(path: Path, id_column: str | None, text_column: str, store: ArtifactStore) -> DocumentFiles:
     """The documents of a file, written into the store if they are not there."""
     if not path.is_file():
@@ -84,18 +62,18 @@ def documents_artifact(path: Path, id_column: str | None, text_column: str, stor
 
     def make(folder: Path, missing: list[str]) -> None:
         with atomic_path(folder / IDS) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-            ids = Ids(path, columns)
+            digests = array("q")
 
             def texts() -> Iterator[str]:
                 for _, name, text in read_documents(path, columns):
                     if text is not None:
                         file.write(f"{name}\n")
-                        ids.add(name)
+                        digests.append(_digest(name))
                         yield text
 
             if not write_sentences(folder / FILE, texts()):
                 raise InputError(f"{path}: no document in it; expected at least one")
-            ids.check_once()
+            _check_once(path, columns, np.sort(np.frombuffer(digests, dtype=np.int64)))
 
     folder = store.build("indexed-documents", parts, [FILE, IDS], make)
     return DocumentFiles(SentenceFile(folder / FILE), folder / IDS, fingerprint(parts))
@@ -147,6 +125,17 @@ def _id(path: Path, row: int, column: str, value: object) -> str:
         )
     sentence(path, row, column, name)
     return name
+
+
+def _check_once(path: Path, columns: Columns, digest_N: NDArray[np.int64]) -> None:
+    """Check that no id was there twice: equal digests (rising) first, then the ids themselves."""
+    suspects = set(digest_N[1:][digest_N[1:] == digest_N[:-1]].tolist())
+    first_row: dict[str, int] = {}
+    for row, name, _ in read_documents(path, columns) if suspects else ():
+        if _digest(name) in suspects and first_row.setdefault(name, row) != row:
+            raise InputError(
+                f"{path}, row {row}: id {name!r} is there already, in row {first_row[name]}; expected each id once"
+            )
 
 
 def _digest(name: str) -> int:

@@ -1,4 +1,4 @@
-"""The sets that an encoder is evaluated on, out of a data folder; training text is not required.
+"""The sets that encoders are evaluated on, out of a data folder; training text is not required.
 
 sts/                             STS
 sc/, sts/SICK.*                  sentence classification (`classification_sets`)
@@ -9,29 +9,24 @@ quora/, cqadupstack/, unlabeled/ training text, which quantisers are calibrated 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from distilbench.choices import EVERY_TASK, TaskKind
-from distilbench.data.about import DEMONSTRATION, PairTaskFormat, about
-from distilbench.data.calibration import calibration_rows
+from distilbench.choices import TaskKind
+from distilbench.data.about import DEMONSTRATION, PairTaskFormat
 from distilbench.data.classification_sets import read_classification
-from distilbench.data.corpus import Corpus, CorpusBuilder, Rows
-from distilbench.data.folder import Limits, deeper_told, read_folder, read_sts
-from distilbench.data.pair_tasks import LabelledPairs, add_pair_tasks, formats_of, read_pair_task
+from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.data.folder import Limits, add_sets, add_training, builder_of, deeper_told, folder_corpus
+from distilbench.data.pair_tasks import add_pair_tasks, formats_of, read_pair_task
 from distilbench.data.readers import read_tsv
-from distilbench.data.retrieval_sets import LargeRetrievalSet, of_corpus, read_retrieval_sets
-from distilbench.data.roles import PLAIN, QUERY
-from distilbench.data.searches import MADE_OF
+from distilbench.data.sampling import calibration_rows
 from distilbench.data.splits import SPLITS, split_of
+from distilbench.data.training_text import asked_rows
 from distilbench.errors import InputError
-from distilbench.selection import BY_RETRIEVAL
-from distilbench.storage.files import fingerprint
-from distilbench.storage.store import ArtifactStore
+from distilbench.selection import BY_RETRIEVAL, STS
 
 _EXPECTED = {
     "sts": "sts/STSB.test.tsv",
@@ -40,112 +35,64 @@ _EXPECTED = {
     "pairs": "glue/MRPC.train.tsv and glue/MRPC.dev.tsv",
 }
 
-_NONE = (np.empty(0, dtype=np.int64),)
 
+def evaluation_corpus(root: Path, kinds: Sequence[TaskKind], limits: Limits) -> Corpus:
+    """The sets of the `kinds` in the data folder `root`; `train` are the rows that quantisers are calibrated on.
 
-@dataclass(frozen=True)
-class EvaluationData:
-    """The sets, with their sentences in `corpus`; `corpus.train` are the rows to calibrate on.
-
-    The documents of `searches` are files of their own; `queries` are the rows of their queries.
+    These are the rows that a sweep takes of the folder's training text; without any, the demonstration's.
     """
-
-    corpus: Corpus
-    searches: tuple[LargeRetrievalSet, ...]
-    queries: tuple[Rows, ...]
-    alike: EvaluationData | None = None
-    """This data before `with_roles`, with one row for each text; None if it has no roles."""
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is no set to score."""
-        corpus = self.corpus
-        return not (corpus.sts or corpus.classification or corpus.pair_tasks or self.searches)
-
-    @property
-    def by_role(self) -> bool:
-        """Whether queries have rows of their own."""
-        return self.alike is not None
-
-    def with_roles(self) -> EvaluationData:
-        """Give queries rows of their own, after the others: an encoder may read them differently."""
-        corpus = self.corpus
-        rows = np.unique(np.concatenate([*self.queries, *_NONE]))
-        queries = tuple(len(corpus.sentences) + np.searchsorted(rows, of_set) for of_set in self.queries)
-        sentences = (*corpus.sentences, *(corpus.sentences[int(row)] for row in rows))
-        roles_N = np.repeat([PLAIN, QUERY], [len(corpus.sentences), len(rows)]).astype(np.int8)
-        return replace(self, corpus=replace(corpus, sentences=sentences, roles_N=roles_N), queries=queries, alike=self)
-
-    def rows_by_kind(self) -> dict[str, Rows]:
-        """The rows that the sets of each kind use, and those to calibrate on ("calibration"), each once.
-
-        Their order is that of the sets, so that it is the same whatever other kinds there are.
-        """
-        corpus = self.corpus
-        columns = {
-            "sts": [side for s in corpus.sts for side in (s.left_P, s.right_P)],
-            "classification": [side for s in corpus.classification for side in s.texts],
-            "pairs": [side for t in corpus.pair_tasks for s in t.splits.values() for side in (s.left_P, s.right_P)],
-            "queries": list(self.queries),
-            "calibration": [corpus.train],
-        }
-        return {
-            kind: np.fromiter(dict.fromkeys(np.concatenate(c).tolist()), np.int64) for kind, c in columns.items() if c
-        }
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of everything that a score depends on, but for how an encoder reads it."""
-        if self.alike is not None:
-            return self.alike.fingerprint
-        return fingerprint([self.corpus.fingerprint, [s.digest() for s in self.searches]])
-
-
-def evaluation_data(root: Path, kinds: Sequence[TaskKind], limits: Limits, store: ArtifactStore) -> EvaluationData:
-    """The sets of the `kinds` asked for, in the data folder `root`."""
-    if not kinds or not set(kinds) <= set(EVERY_TASK):
-        raise ValueError(f"kinds {kinds!r}: expected some of {', '.join(EVERY_TASK)}")
-    if not root.is_dir():
-        raise InputError(f"--data {root}: no such folder")
-    builder = CorpusBuilder(root.resolve().name, about(root).demonstration)
-    searches: list[LargeRetrievalSet] = []
-    if "sts" in kinds:
-        read_sts(root / "sts", builder)
-    coded = builder.scored
-    labelled = read_labelled_sets(root, kinds, builder)
-    if "retrieval" in kinds:
-        searches = read_retrieval_sets(root, store, limits.documents, builder.found, builder.missing)
-        searches = searches or _made_of_pairs(root, kinds, limits, store, builder)
-    add_pair_tasks(labelled, limits.pairs, coded | builder.scored, builder)
-    queries = tuple(builder.rows(s.queries) for s in searches)
-    coded = coded.union(*(s.queries for s in searches))
-    calibration = builder.rows(_calibration(root, kinds, limits, builder, coded))
-    # The pair tasks allow training on their sentences; a file of two kinds of sets may be missing twice.
-    corpus = builder.build()
-    corpus = replace(corpus, train=np.unique(calibration), missing=tuple(dict.fromkeys(corpus.missing)))
-    data = EvaluationData(corpus, tuple(searches), queries)
-    if data.is_empty:
+    builder = builder_of(root)
+    sets = add_sets(root, limits, builder, kinds, BY_RETRIEVAL if "retrieval" in kinds else STS)
+    found, missing = tuple(builder.found), tuple(builder.missing)
+    add_training(root, limits, builder, sets)
+    corpus = replace(builder.build().of_tasks(kinds), found=found, missing=missing)
+    calibrated = calibration_rows(corpus.train)
+    corpus = with_scored_tasks(corpus, root, kinds, limits.pairs)
+    if not (corpus.sts or corpus.classification or corpus.probed or corpus.retrieval):
         raise InputError(
             f"--data {root}: no set of {' or '.join(kinds)} in it; expected e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"
             + deeper_told(root)
         )
-    return data
+    told, sentences = "the folder's training text", corpus.sentences
+    if not len(calibrated):
+        told, own = "the demonstration", folder_corpus(DEMONSTRATION, limits)
+        texts = CorpusBuilder(corpus.name)
+        texts.rows(sentences)
+        calibrated = np.unique(texts.rows([own.sentences[row] for row in calibration_rows(own.train)]))
+        sentences = texts.sentences
+    return replace(
+        corpus,
+        sentences=sentences,
+        train=calibrated,
+        found=(*corpus.found, f"quantisers are calibrated on {len(calibrated):,} sentences of {told}"),
+        missing=() if corpus.demonstration else tuple(dict.fromkeys(corpus.missing)),
+        pairs_P2=corpus.pairs_P2[:0],
+    )
 
 
-def _made_of_pairs(
-    root: Path, kinds: Sequence[TaskKind], limits: Limits, store: ArtifactStore, builder: CorpusBuilder
-) -> list[LargeRetrievalSet]:
-    """The sets that a sweep that selects by retrieval makes of the folder's pairs, where there are no judgements."""
-    own = read_folder(root, limits, kinds=kinds, select=BY_RETRIEVAL)
-    builder.found += [told for told in own.found if MADE_OF in told]
-    return [of_corpus(s, own.sentences, store) for s in own.retrieval]
+def with_scored_tasks(corpus: Corpus, root: Path | None, tasks: Sequence[TaskKind], labelled: int | None) -> Corpus:
+    """The corpus with the classification sets and pair tasks of `root` (None: no folder) that `tasks` ask for.
 
-
-def read_labelled_sets(root: Path, kinds: Sequence[str], builder: CorpusBuilder) -> list[LabelledPairs]:
-    """Add the classification sets of a data folder to `builder` and read its pair tasks, where `kinds` ask for them."""
-    if "classification" in kinds:
+    Its own sentences keep their rows; those that a dev or test set of these asks about are trained on no more. A pair task
+    has at most `labelled` training pairs (None: all).
+    """
+    if root is None or not {"classification", "pairs"} & set(tasks):
+        return corpus
+    builder = CorpusBuilder(corpus.name, corpus.demonstration)
+    builder.rows(corpus.sentences)
+    if "classification" in tasks:
         read_classification(root, builder)
-    return [read_pair_task(root, name) for name in _tasks(root, builder)] if "pairs" in kinds else []
+    if "pairs" in tasks:
+        add_pair_tasks([read_pair_task(root, name) for name in _tasks(root, builder)], labelled, set(), builder)
+    added = builder.build()
+    return replace(
+        corpus.without_training(np.array(sorted(asked_rows(added)), dtype=np.int64)),
+        sentences=added.sentences,
+        classification=added.classification,
+        probed=added.pair_tasks,
+        found=(*corpus.found, *added.found),
+        missing=(*corpus.missing, *added.missing),
+    )
 
 
 def _tasks(root: Path, builder: CorpusBuilder) -> list[str]:
@@ -164,21 +111,3 @@ def _has_split(root: Path, form: PairTaskFormat, split: str) -> bool:
     if path is None or not form.split_column:
         return path is not None
     return any(split_of(value) == split for _, [value] in read_tsv(path, (form.split_column,)))
-
-
-def _calibration(
-    root: Path, kinds: Sequence[TaskKind], limits: Limits, builder: CorpusBuilder, coded: set[str]
-) -> list[str]:
-    """The sentences to calibrate on: those that a sweep takes of the folder's training text.
-
-    Left out are those that codes are scored on (STS, queries). Classification and pair tasks are scored in float32 alone:
-    without their sentences `evaluate` would calibrate on others than a sweep. Where the folder has no training text, they
-    are those of the demonstration.
-    """
-    own, told = read_folder(root, limits, kinds=kinds, select=None), "the folder's training text"
-    drawn = [text for row in calibration_rows(own.train) if (text := own.sentences[row]) not in coded]
-    if not drawn:
-        own, told = read_folder(DEMONSTRATION, limits), "the demonstration"
-        drawn = [own.sentences[row] for row in calibration_rows(own.train)]
-    builder.found.append(f"quantisers are calibrated on {len(drawn):,} sentences of {told}")
-    return drawn

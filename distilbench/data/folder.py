@@ -3,9 +3,10 @@
 sts/NAME[.SUBSET][.SPLIT].tsv            sentence1 sentence2 score          STS12-16, STSB.dev, SICK.test, ...
 NAME/...                                 retrieval sets with judgements: see `retrieval_sets`
 NAME/pairs.tsv, *.dup_pairs.tsv, clicks.tsv   pairs of duplicates, or of a query and a document: see `searches`
+nli/triplets.tsv[.gz]                    anchor positive negative [source]
 unlabeled/*                              text           TSV, CSV, JSON lines, Parquet, or a sentence a line (`readers`)
 
-Triplets and labelled pair tasks are read only where a method needs them: see `triplets` and `pair_tasks`. `about.json`
+Triplets and labelled pair tasks are read only where a method needs them: see `pair_tasks`. `about.json`
 is what the folder says of itself: see `about`.
 """
 
@@ -15,24 +16,27 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.data.about import about
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.pair_tasks import add_pair_tasks, formats_of, read_pair_task
-from distilbench.data.readers import files_of, finite_number, format_of, read_tsv, sentence
+from distilbench.data.readers import column_names, either, files_of, finite_number, format_of, read_tsv, sentence
 from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
-from distilbench.data.retrieval_sets import has_training_judgements
+from distilbench.data.retrieval_sets import has_training_judgements, read_searches, searched_text
 from distilbench.data.sampling import Labelled, draw, fixed_sample
-from distilbench.data.searches import make_searches, read_pairs, read_searches, searched_text
+from distilbench.data.searches import PAIRS_EXPECTED, PairFile, make_searches, read_pairs
 from distilbench.data.splits import EXPECTED, split_at_end
 from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
-from distilbench.data.triplets import add_triplets_of_folder
 from distilbench.errors import InputError
 from distilbench.selection import STS, Selection
 
 SOURCE = "source"
 """The column of `unlabeled/` that says where a sentence comes from."""
+TRIPLET = ("anchor", "positive", "negative")
+TRAIN_SOURCES = ("train", "train_part")
+"""Endings of the `source` of triplets to train on: the others were made of NLI dev and test files."""
 STS_EXPECTED = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB.dev", "STSB.test", "SICK.test")
 
 
@@ -50,6 +54,14 @@ class Limits:
     documents: int | None = 20_000
 
 
+class FolderSets(NamedTuple):
+    """What the sets of a folder ask about, its files of pairs, and whether retrieval sets were `made` of these."""
+
+    asked: set[str]
+    files: Sequence[PairFile]
+    made: bool
+
+
 def folder_corpus(
     root: Path,
     limits: Limits,
@@ -60,7 +72,7 @@ def folder_corpus(
     """Read `root`; evaluation sentences are kept out of the training ones.
 
     Of `texts` only `skip_bad_rows` counts here, for `unlabeled/`: its sources are read elsewhere (`training_text`), and so
-    are judgements to train on (`judgements`). With either a folder need not have training text.
+    are judgements to train on. With either a folder need not have training text.
 
     These are the sentences of STS dev and test sets, retrieval queries, and the sentences of dev and test sets of the
     pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
@@ -68,53 +80,72 @@ def folder_corpus(
     Students are to be selected by `select` (None: by what the folder has). Where that needs a retrieval dev set, and pairs
     are there instead of one, it is made of them.
     """
-    corpus = read_folder(root, limits, needs, texts, select=select)
+    builder = builder_of(root)
+    sets = add_sets(root, limits, builder, SWEPT_TASKS, select)
+    add_training(root, limits, builder, sets, needs, texts)
+    corpus = builder.build()
     _check_usable(root, corpus, own_text=bool(texts.sources) or has_training_judgements(root))
     return corpus
 
 
-def read_folder(
-    root: Path,
-    limits: Limits,
-    needs: Requirements = NO_REQUIREMENTS,
-    texts: Texts = NO_TEXTS,
-    kinds: Collection[TaskKind] = SWEPT_TASKS,
-    select: Selection | None = STS,
-) -> Corpus:
-    """Read `root` as `folder_corpus` does, whether or not there is enough in it for a run; of its sets the `kinds` alone."""
-    if not root.is_dir():
-        raise InputError(f"--data {root}: no such folder")
-    builder = CorpusBuilder(root.resolve().name, about(root).demonstration)
-    task_names = needs.distinct_tasks(formats_of(root))
+def add_sets(
+    root: Path, limits: Limits, builder: CorpusBuilder, kinds: Collection[TaskKind], select: Selection | None
+) -> FolderSets:
+    """Add the STS and retrieval sets of the `kinds`; with what else `root` has to train on."""
     if "sts" in kinds:
         read_sts(root / "sts", builder)
-    evaluation = builder.scored
+    asked = builder.scored
     if "retrieval" in kinds:
-        evaluation |= read_searches(root, limits.documents, builder)
-    files = read_pairs(root, builder)
-    streams = _unlabelled(root / "unlabeled", texts, builder)
-    training: Iterable[str] = []
-    if _wants_searches(select, builder) and files:
-        evaluation |= make_searches(files, limits.documents, builder)
-        training = [] if streams or texts.sources else [text for file in files for text in file.texts]
+        asked |= read_searches(root, limits.documents, builder)
+    files = read_pairs(root)
+    made = _wants_searches(select, builder) and bool(files)
+    if made:
+        asked |= make_searches(files, limits.documents, builder)
     if "retrieval" in kinds and not builder.retrieval:
-        builder.missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, or BEIR's files)")
-    pairs = {f"{file.path.parent.name}/{file.path.name}": file.train for file in files}
-    if not (any(pairs.values()) or streams or texts.sources):
-        training = searched_text(root, builder)
-    tasks = [read_pair_task(root, name) for name in task_names]
-    test_texts = evaluation.union(*(task.evaluation for task in tasks))
+        builder.missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, or BEIR's NAME/corpus.jsonl)")
+    return FolderSets(asked, files, made)
+
+
+def add_training(
+    root: Path,
+    limits: Limits,
+    builder: CorpusBuilder,
+    sets: FolderSets,
+    needs: Requirements = NO_REQUIREMENTS,
+    texts: Texts = NO_TEXTS,
+) -> None:
+    """Add what there is to train on beside the `sets`, and what `needs` adds."""
+    asked = sets.asked
+    builder.found += [file.summary for file in sets.files]
+    if not sets.files:
+        builder.missing.append(PAIRS_EXPECTED)
+    streams = _unlabelled(root / "unlabeled", texts, builder)
+    pairs = {f"{file.path.parent.name}/{file.path.name}": file.train for file in sets.files}
+    training: Iterable[str] = []
+    if not (streams or texts.sources):
+        if not any(pairs.values()):
+            training = searched_text(root, builder)
+        elif sets.made:
+            training = [text for file in sets.files for text in file.texts]
+    tasks = [read_pair_task(root, name) for name in needs.distinct_tasks(formats_of(root))]
+    test_texts = asked.union(*(task.evaluation for task in tasks))
     labelled = chain(
         ((text, "") for text in training),
         ((text, source or name) for name, stream in streams.items() for text, source in stream),
         ((text, name) for name, of_file in pairs.items() for pair in of_file for text in pair),
     )
-    _add_training(builder, pairs, labelled, evaluation, test_texts, limits)
+    _add_training_text(builder, pairs, labelled, asked, test_texts, limits)
     builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.pairs, test_texts, builder)
     if needs.triplets:
         add_triplets_of_folder(root, limits.pairs, test_texts, builder)
-    return builder.build()
+
+
+def builder_of(root: Path) -> CorpusBuilder:
+    """An empty corpus of the folder's name."""
+    if not root.is_dir():
+        raise InputError(f"--data {root}: no such folder")
+    return CorpusBuilder(root.resolve().name, about(root).demonstration)
 
 
 def _wants_searches(select: Selection | None, builder: CorpusBuilder) -> bool:
@@ -196,7 +227,7 @@ def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str,
     }
 
 
-def _add_training(
+def _add_training_text(
     builder: CorpusBuilder,
     pairs: Mapping[str, Sequence[tuple[str, str]]],
     labelled: Iterable[Labelled],
@@ -224,3 +255,36 @@ def _add_training(
     if len(drawn.sources) > 1:
         each = ", ".join(f"{source} {count}" for source, count in drawn.sources.items())
         builder.found.append(f"sentences of each source: {each}")
+
+
+def triplets_file(root: Path) -> Path | None:
+    """The triplets of a data folder, None where it has none."""
+    return either(root / "nli", "triplets.tsv")
+
+
+def add_triplets_of_folder(root: Path, limit: int | None, evaluation: set[str], builder: CorpusBuilder) -> None:
+    """Train on at most `limit` triplets of `root`, none with a sentence of `evaluation`; None: on all."""
+    path = triplets_file(root)
+    if path is None:
+        raise InputError(
+            f"--data {root}: the method learns from triplets; expected nli/triplets.tsv or nli/triplets.tsv.gz"
+        )
+    has_source = "source" in column_names(path)
+    total, train = 0, list[tuple[str, str, str]]()
+    for row, (anchor, positive, negative, *source) in read_tsv(path, (*TRIPLET, *(["source"] if has_source else []))):
+        total += 1
+        if not has_source or source[0].endswith(TRAIN_SOURCES):
+            one, two = sentence(path, row, "anchor", anchor), sentence(path, row, "positive", positive)
+            train.append((one, two, sentence(path, row, "negative", negative)))
+    clean = [t for t in train if len(set(t)) == 3 and not evaluation.intersection(t)]
+    if not clean:
+        raise InputError(
+            f"{path}: none of its {total} triplets can be trained on; expected three different sentences that no dev or "
+            f"test set asks about" + (f", and a source ending in {' or '.join(TRAIN_SOURCES)}" if has_source else "")
+        )
+    used = fixed_sample(clean, limit)
+    builder.train_triplets([t[0] for t in used], [t[1] for t in used], [t[2] for t in used])
+    builder.found.append(
+        f"nli/{path.name}: {total} triplets, {len(train)} of training files; training on {len(used)} of {len(clean)}, "
+        f"{len(train) - len(clean)} left out (equal sentences, or text that a dev or test set asks about)"
+    )

@@ -1,6 +1,4 @@
-"""Retrieval sets to evaluate on: queries in memory, documents streamed into a file that need not fit in memory.
-
-With relevance judgements, in any subfolder NAME of a data folder, in one of a subfolder, or in the folder itself:
+"""Retrieval sets with relevance judgements, in any subfolder NAME of a data folder, in one of a subfolder, or in itself.
 
 NAME/corpus.tsv[.gz]                          doc_id text [is_beir_query]; or corpus.SPLIT.tsv for each split
 NAME/retrieval/queries.SPLIT.tsv, qrels.SPLIT.tsv    query_id text; query_id doc_id score
@@ -8,64 +6,29 @@ NAME/retrieval/queries.SPLIT.tsv, qrels.SPLIT.tsv    query_id text; query_id doc
 NAME/corpus.jsonl[.gz], queries.jsonl[.gz]    BEIR's own layout: objects with _id, text and perhaps title
 NAME/qrels/SPLIT.tsv                          query-id corpus-id score
 
-SPLIT is dev or test, or another usual name (`splits`).
+Encoders are scored on the splits dev and test, or other usual names of these (`splits`); judgements of train are trained on
+(`training_text`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from distilbench.data.corpus import RetrievalSet, Rows
-from distilbench.data.documents import MARK, TITLE, Columns, Ids, read_documents
+from distilbench.data.corpus import CorpusBuilder, Split
+from distilbench.data.documents import MARK, TITLE, Columns, read_documents
 from distilbench.data.readers import column_names, either, finite_number, read_tsv
 from distilbench.data.sampling import fixed_sample
-from distilbench.data.sentences import FILE, SentenceFile, write_sentences
 from distilbench.data.splits import EXPECTED, split_files
 from distilbench.data.splits import SPLITS as EVERY_SPLIT
 from distilbench.errors import InputError
-from distilbench.storage.files import file_sha256, fingerprint
-from distilbench.storage.store import ArtifactStore
 
-Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
-"""The splits that encoders are scored on."""
 TRAIN = "train"
-"""Judgements of this split are trained on (`judgements`)."""
-STEP_VERSION = 1
-"""Part of every fingerprint: raise it when the code below changes what it writes."""
-
-
-@dataclass(frozen=True)
-class LargeRetrievalSet:
-    """Queries against documents, with their text.
-
-    `relevant[i]` are positions in `documents` that answer query i, never empty; `grades[i]` how well. `fingerprint` is of
-    the documents.
-    """
-
-    name: str
-    split: Split
-    queries: tuple[str, ...]
-    documents: SentenceFile
-    fingerprint: str
-    relevant: tuple[Rows, ...]
-    grades: tuple[NDArray[np.float64], ...]
-
-    def digest(self) -> str:
-        """SHA-256 of everything that a score of it depends on."""
-        sha256 = hashlib.sha256(json.dumps([self.name, self.split, self.queries, self.fingerprint]).encode())
-        for column in (*self.relevant, *self.grades):
-            sha256.update(column.tobytes() + b"|")
-        return sha256.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -95,45 +58,58 @@ class JudgedQueries(NamedTuple):
     needed: dict[str, int]
 
 
-class ChosenDocuments(NamedTuple):
-    """Which documents of a set are taken: the ids (None: all), of which needed one the position, how many, and of how many.
+def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[str]:
+    """Add the retrieval sets with judgements; what they ask.
 
-    `parts` are what a file of them depends on.
+    Of more than `limit` documents (None: all) those that answer a query and a fixed sample of the others are taken, in the
+    collection's order.
     """
-
-    ids: dict[str, None] | None
-    position: dict[str, int]
-    taken: int
-    total: int
-    parts: dict[str, Any]
-
-
-def read_retrieval_sets(
-    root: Path, store: ArtifactStore, documents: int | None, notes: list[str], missing: list[str]
-) -> list[LargeRetrievalSet]:
-    """Every set of `root`; lines for the user are added to `notes` and `missing`.
-
-    Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken.
-    """
-    sets = [_judged(layout, split, store, documents, notes) for layout, split in judged_splits(root, missing)]
-    if not sets:
-        missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, or BEIR's NAME/corpus.jsonl)")
-    return sets
+    asked: set[str] = set()
+    for layout in layouts(root):
+        for split in SPLITS:
+            if split in layout.qrels:
+                asked |= _add_judged(layout, split, limit, builder)
+            else:
+                builder.missing.append(f"{layout.name} retrieval, {split} (queries and qrels)")
+        for word in layout.qrels.keys() - EVERY_SPLIT:
+            builder.missing.append(f"{layout.name} retrieval: {layout.qrels[word].name} is of no split; {EXPECTED}")
+    return asked
 
 
-def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore) -> LargeRetrievalSet:
-    """A retrieval set of a corpus, every relevant document of grade 1."""
-    documents = [sentences[row] for row in task.documents]
-    parts = {"sentences": fingerprint(documents), "step_version": STEP_VERSION}
-    return LargeRetrievalSet(
-        task.name,
-        "dev" if task.split == "dev" else "test",
-        tuple(sentences[row] for row in task.queries),
-        _written(documents, parts, store),
-        fingerprint(parts),
-        task.relevant,
-        tuple(np.ones(len(rows)) for rows in task.relevant),
+def _add_judged(layout: Layout, split: Split, limit: int | None, builder: CorpusBuilder) -> set[str]:
+    judged = judged_queries(layout, split)
+    queries, graded = list(judged.queries.values()), list(judged.grades.values())
+    row_of = _document_rows(layout)
+    check_documents(layout, split, judged.needed, row_of)
+    chosen = dict.fromkeys(row_of)
+    if limit is not None and len(row_of) > limit:
+        others = [doc for doc in row_of if doc not in judged.needed]
+        chosen = dict.fromkeys([*judged.needed, *fixed_sample(others, max(0, limit - len(judged.needed)))])
+    text_of = {doc: text for _, doc, text in texts_of(layout.corpus, layout.documents) if doc in chosen}
+    # Answers get their rows in the corpus first, which training text that is a document too has its place by.
+    answers = dict.fromkeys(doc for of_query in graded for doc in of_query)
+    builder.rows([*queries, *(text_of[doc] for doc in dict.fromkeys([*answers, *chosen]))])
+    position = {doc: i for i, doc in enumerate(text_of)}
+    grades = [list(of_query.values()) for of_query in graded]
+    builder.add_retrieval(
+        layout.name,
+        split,
+        queries,
+        list(text_of.values()),
+        [[position[doc] for doc in of_query] for of_query in graded],
+        grades if any(grade != 1 for of_query in grades for grade in of_query) else None,
     )
+    documents = f"{len(text_of):,} of {len(row_of):,} documents"
+    builder.found.append(f"{layout.name} retrieval, {split}: {len(queries):,} queries, {documents}")
+    return set(queries)
+
+
+def searched_text(root: Path, builder: CorpusBuilder) -> Iterator[str]:
+    """The training queries and the documents of all sets with judgements: what there is to train on where nothing else is."""
+    found = layouts(root)
+    builder.found += [f"{layout.name}: its documents and training queries are the training text" for layout in found]
+    trained = (judged_queries(layout, TRAIN).queries.values() for layout in found if TRAIN in layout.qrels)
+    return chain(*trained, (text for layout in found for _, _, text in texts_of(layout.corpus, layout.documents)))
 
 
 def set_folders(root: Path) -> dict[Path, str]:
@@ -157,18 +133,6 @@ def _subfolders(folder: Path) -> list[Path]:
 def layouts(root: Path) -> list[Layout]:
     """The sets with judgements of a data folder."""
     return [layout for folder, name in set_folders(root).items() for layout in _layouts(folder, name)]
-
-
-def judged_splits(root: Path, missing: list[str]) -> Iterator[tuple[Layout, Split]]:
-    """The sets with the splits that encoders are scored on; a line is added to `missing` for each that is not there."""
-    for layout in layouts(root):
-        for split in SPLITS:
-            if split in layout.qrels:
-                yield layout, split
-            else:
-                missing.append(f"{layout.name} retrieval, {split} (queries and qrels)")
-        for word in layout.qrels.keys() - EVERY_SPLIT:
-            missing.append(f"{layout.name} retrieval: {layout.qrels[word].name} is of no split; {EXPECTED}")
 
 
 def has_training_judgements(root: Path) -> bool:
@@ -203,31 +167,6 @@ def _layout(folder: Path, name: str) -> Layout | None:
         documents, asked = Columns("_id", "text", TITLE), Columns("_id", "text", TITLE)
         return Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"), documents, asked)
     return None
-
-
-def _judged(
-    layout: Layout, split: Split, store: ArtifactStore, limit: int | None, notes: list[str]
-) -> LargeRetrievalSet:
-    judged = judged_queries(layout, split)
-    chosen = chosen_documents(layout, split, judged.needed, limit)
-    documents = _written((text for _, text in documents_of(layout, chosen)), chosen.parts, store)
-    notes.append(summary(layout, split, judged, chosen))
-    graded = list(judged.grades.values())
-    return LargeRetrievalSet(
-        layout.name,
-        split,
-        tuple(judged.queries.values()),
-        documents,
-        fingerprint(chosen.parts),
-        tuple(np.array([chosen.position[doc] for doc in of_query], dtype=np.int64) for of_query in graded),
-        tuple(np.array(list(of_query.values())) for of_query in graded),
-    )
-
-
-def summary(layout: Layout, split: str, judged: JudgedQueries, chosen: ChosenDocuments) -> str:
-    """Describe a set in a line for the user."""
-    documents = f"{chosen.taken:,} of {chosen.total:,} documents"
-    return f"{layout.name} retrieval, {split}: {len(judged.queries):,} queries, {documents}"
 
 
 def judged_queries(layout: Layout, split: str) -> JudgedQueries:
@@ -268,35 +207,14 @@ def read_qrels(path: Path, layout: Layout) -> dict[str, tuple[int, dict[str, tup
     return grades
 
 
-def chosen_documents(layout: Layout, split: str, needed: dict[str, int], limit: int | None) -> ChosenDocuments:
-    """The documents that answer a query, and a sample of the others: `limit` in all (None: every one).
-
-    In memory: 8 bytes for each document, and its id only where a sample is drawn.
-    """
-    path, others, position, documents = layout.corpus, list[str](), dict[str, int](), 0
-    ids = Ids(path, layout.documents)
-    for _, doc, text in read_documents(path, layout.documents):
-        ids.add(doc)
-        if text is None:
-            continue  # one of BEIR's queries
-        documents += 1
-        if doc in needed:
-            position[doc] = documents - 1
-        elif limit is not None:
-            others.append(doc)
-    check_documents(layout, split, needed, position)
-    ids.check_once()
-    parts: dict[str, Any] = {"file": file_sha256(path), "step_version": STEP_VERSION}
-    chosen: dict[str, None] | None = None
-    if limit is not None and documents > limit:
-        chosen = dict.fromkeys([*needed, *fixed_sample(others, max(0, limit - len(needed)))])
-        position = {
-            doc: i
-            for i, doc in enumerate(doc for _, doc, _ in texts_of(path, layout.documents) if doc in chosen)
-            if doc in needed
-        }
-        parts |= {"limit": limit, "qrels": file_sha256(layout.qrels[split])}
-    return ChosenDocuments(chosen, position, documents if chosen is None else len(chosen), documents, parts)
+def _document_rows(layout: Layout) -> dict[str, int]:
+    """The row of each document's id, which is there once."""
+    row_of: dict[str, int] = {}
+    for row, doc, _ in texts_of(layout.corpus, layout.documents):
+        if row_of.setdefault(doc, row) != row:
+            first = f"in row {row_of[doc]}; expected each id once"
+            raise InputError(f"{layout.corpus}, row {row}: id {doc!r} is there already, {first}")
+    return row_of
 
 
 def check_documents(layout: Layout, split: str, needed: Mapping[str, int], found: Collection[str]) -> None:
@@ -306,21 +224,6 @@ def check_documents(layout: Layout, split: str, needed: Mapping[str, int], found
         raise InputError(f"{layout.qrels[split]}, row {row}: document {doc!r} is not in {layout.corpus.name}")
 
 
-def documents_of(layout: Layout, chosen: ChosenDocuments | None = None) -> Iterator[tuple[str, str]]:
-    """Id and text of each document, or of the chosen ones, in the collection's order."""
-    ids = None if chosen is None else chosen.ids
-    return ((doc, text) for _, doc, text in texts_of(layout.corpus, layout.documents) if ids is None or doc in ids)
-
-
 def texts_of(path: Path, columns: Columns) -> Iterator[tuple[int, str, str]]:
     """Row, id and text of each document or query; those that are marked as BEIR's queries are no documents."""
     return ((row, name, text) for row, name, text in read_documents(path, columns) if text is not None)
-
-
-def _written(texts: Iterable[str], parts: dict[str, Any], store: ArtifactStore) -> SentenceFile:
-    """The texts as a file of the store, written if it is not there."""
-
-    def make(folder: Path, missing: list[str]) -> None:
-        write_sentences(folder / FILE, texts)
-
-    return SentenceFile(store.build("documents", parts, [FILE], make) / FILE)

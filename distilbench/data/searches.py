@@ -1,6 +1,6 @@
-"""Retrieval sets of a run: those with judgements in a data folder, as `retrieval_sets` finds them, and those made of pairs.
+"""Pairs of a data folder, to train on; where it has no judgements (`retrieval_sets`), retrieval sets are made of them.
 
-Where there are no judgements, pairs of duplicates (NAME/pairs.tsv, NAME/*.dup_pairs.tsv) or of a query and a document that
+Pairs of duplicates (NAME/pairs.tsv, NAME/*.dup_pairs.tsv) or of a query and a document that
 was chosen for it (NAME/clicks.tsv) become a set: some questions are held out, and each has to find its duplicates among the
 texts of all pairs. Questions that are duplicates of each other are held out together: no held-out pair is trained on.
 
@@ -12,35 +12,26 @@ NAME/clicks.tsv[.gz]         query document
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from distilbench.data.corpus import CorpusBuilder
+from distilbench.data.corpus import CorpusBuilder, Split
 from distilbench.data.readers import column_names, files_of, flag, read_tsv, sentence
-from distilbench.data.retrieval_sets import (
-    Layout,
-    chosen_documents,
-    documents_of,
-    judged_queries,
-    judged_splits,
-    layouts,
-    set_folders,
-    summary,
-)
+from distilbench.data.retrieval_sets import set_folders
 from distilbench.data.sampling import fixed_sample
 from distilbench.data.sentences import text_digest
 from distilbench.data.splits import EXPECTED, split_of
 
 Pair = tuple[str, str]
-MADE_OF = "made of"
-"""Is in the lines that tell of such a set."""
+Group = tuple[str, list[str]]
+"""Who asks, and what answers."""
 PAIRS, DUPLICATES, CLICKS = "pairs.tsv", "*.dup_pairs.tsv", "clicks.tsv"
+PAIRS_EXPECTED = f"pairs (NAME/{PAIRS}, NAME/{DUPLICATES} or NAME/{CLICKS})"
 SHARE = 4
 """One in so many groups of duplicates is held out for each of dev and test."""
 MOST = 500
@@ -58,51 +49,19 @@ class PairFile:
     path: Path
     directed: bool
     train: list[Pair] = field(default_factory=list)
-    held_out: dict[str, list[Pair]] = field(default_factory=lambda: {"dev": [], "test": []})
+    held_out: dict[Split, list[Pair]] = field(default_factory=lambda: {"dev": [], "test": []})
     texts: dict[str, None] = field(default_factory=dict)
     left_out: int = 0
 
-
-def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[str]:
-    """Add the retrieval sets with judgements; what they ask.
-
-    Of more than `limit` documents (None: all) those that answer a query and a fixed sample of the others are taken.
-    """
-    asked: set[str] = set()
-    for layout, split in judged_splits(root, builder.missing):
-        asked |= _add_judged(layout, split, limit, builder)
-    return asked
+    @property
+    def summary(self) -> str:
+        """Describe what there is to train on."""
+        what = "clicks" if self.directed else "duplicate pairs"
+        left_out = f"; {self.left_out} rows of no split left out, {EXPECTED}" if self.left_out else ""
+        return f"{self.path.parent.name}/{self.path.name}: {len(self.train)} {what} (train){left_out}"
 
 
-def _add_judged(layout: Layout, split: str, limit: int | None, builder: CorpusBuilder) -> set[str]:
-    judged = judged_queries(layout, split)
-    chosen = chosen_documents(layout, split, judged.needed, limit)
-    text_of = dict(documents_of(layout, chosen))
-    needed = dict.fromkeys(doc for graded in judged.grades.values() for doc in graded)
-    others = (doc for doc in (text_of if chosen.ids is None else chosen.ids) if doc not in needed)
-    position = {doc: i for i, doc in enumerate([*needed, *others])}
-    grades = [list(graded.values()) for graded in judged.grades.values()]
-    builder.add_retrieval(
-        layout.name,
-        split,
-        list(judged.queries.values()),
-        [text_of[doc] for doc in position],
-        [[position[doc] for doc in graded] for graded in judged.grades.values()],
-        grades if any(grade != 1 for of_query in grades for grade in of_query) else None,
-    )
-    builder.found.append(summary(layout, split, judged, chosen))
-    return set(judged.queries.values())
-
-
-def searched_text(root: Path, builder: CorpusBuilder) -> Iterator[str]:
-    """The training queries and the documents of all sets with judgements: what there is to train on where nothing else is."""
-    found = layouts(root)
-    builder.found += [f"{layout.name}: its documents and training queries are the training text" for layout in found]
-    trained = (judged_queries(layout, "train").queries.values() for layout in found if "train" in layout.qrels)
-    return chain(*trained, (text for layout in found for _, text in documents_of(layout)))
-
-
-def read_pairs(root: Path, builder: CorpusBuilder) -> list[PairFile]:
+def read_pairs(root: Path) -> list[PairFile]:
     """The pairs of a data folder's subfolders, and of itself."""
     files: list[PairFile] = []
     # These two came first when there were no others: a sample of all pairs depends on their order.
@@ -115,12 +74,6 @@ def read_pairs(root: Path, builder: CorpusBuilder) -> list[PairFile]:
             files.append(_read(path.name.partition(".dup_pairs")[0], path, ("title1", "title2")))
         for path in files_of(folder, CLICKS):
             files.append(_read(name, path, ("query", "document"), directed=True))
-    for file in files:
-        what = "clicks" if file.directed else "duplicate pairs"
-        left_out = f"; {file.left_out} rows of no split left out, {EXPECTED}" if file.left_out else ""
-        builder.found.append(f"{file.path.parent.name}/{file.path.name}: {len(file.train)} {what} (train){left_out}")
-    if not files:
-        builder.missing.append(f"pairs (NAME/{PAIRS}, NAME/{DUPLICATES} or NAME/{CLICKS})")
     return files
 
 
@@ -129,7 +82,7 @@ def _read(name: str, path: Path, sides: tuple[str, str], directed: bool = False)
     file = PairFile(name, path, directed)
     split = ("split",) if sides[0] == "question1" and "split" in column_names(path) else ()
     labels = () if directed else ("is_duplicate", *split)
-    into = {"train": file.train, **file.held_out}
+    into = {"train": file.train, "dev": file.held_out["dev"], "test": file.held_out["test"]}
     for row, (one, two, *more) in read_tsv(path, (*sides, *labels)):
         pairs = not more or flag(path, row, "is_duplicate", more[0])
         of_split = split_of(more[1]) if split else "train"
@@ -170,12 +123,12 @@ def make_searches(files: Sequence[PairFile], limit: int | None, builder: CorpusB
             )
             kind = "queries find what was chosen for them" if file.directed else "questions find their duplicates"
             counted = f"{len(members)} {kind} among {len(sampled)} texts"
-            builder.found.append(f"{file.name} retrieval, {split}, {MADE_OF} {file.path.name}: {counted}")
+            builder.found.append(f"{file.name} retrieval, {split}, made of {file.path.name}: {counted}")
         asked |= queries
     return asked
 
 
-def _held_out_groups(file: PairFile) -> dict[str, list[tuple[str, list[str]]]]:
+def _held_out_groups(file: PairFile) -> dict[Split, list[Group]]:
     """By split who asks, and what answers; the rest stays in the file's `train`."""
     given = {split: list(_groups(pairs, file.directed)) for split, pairs in file.held_out.items()}
     if any(given.values()):
@@ -185,7 +138,7 @@ def _held_out_groups(file: PairFile) -> dict[str, list[tuple[str, list[str]]]]:
         return {split: _apart(groups, given) for split, groups in given.items()}
     groups = list(_groups(file.train, file.directed))
     count = min(MOST, len(groups) // SHARE)
-    held = {"dev": groups[:count], "test": groups[count : 2 * count]}
+    held: dict[Split, list[Group]] = {"dev": groups[:count], "test": groups[count : 2 * count]}
     taken = {text for members in held.values() for asks, answers in members for text in (asks, *answers)}
     asks = {query for members in held.values() for query, _ in members}
     # Of clicks a document may answer other queries too, which are trained on; of duplicates the whole group is left out.
@@ -193,16 +146,14 @@ def _held_out_groups(file: PairFile) -> dict[str, list[tuple[str, list[str]]]]:
     return {split: _apart(members, held) for split, members in held.items()}
 
 
-def _apart(
-    members: Sequence[tuple[str, list[str]]], every: dict[str, list[tuple[str, list[str]]]]
-) -> list[tuple[str, list[str]]]:
+def _apart(members: Sequence[Group], every: Mapping[Split, Sequence[Group]]) -> list[Group]:
     """The questions with the answers that ask nothing themselves, at most `MOST`."""
     asks = {query for groups in every.values() for query, _ in groups}
     found = ((query, [text for text in answers if text not in asks]) for query, answers in members)
     return [(query, answers) for query, answers in found if answers][:MOST]
 
 
-def _groups(pairs: Sequence[Pair], directed: bool) -> Iterator[tuple[str, list[str]]]:
+def _groups(pairs: Sequence[Pair], directed: bool) -> Iterator[Group]:
     """Who asks, and what answers, in an order that depends on the texts alone.
 
     Of clicks each query with its documents; of duplicates each group that they connect, of which one text asks.

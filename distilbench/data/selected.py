@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distilbench.data.corpus import Corpus, HeldOut, PairTask, RetrievalSet, Rows
+from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, Rows, Split
 from distilbench.errors import InputError
 from distilbench.selection import METRICS, Kind, Part, Selection
 
@@ -21,8 +21,6 @@ LEAST_HELD_OUT = 20
 EXPECTED: dict[Kind, str] = {
     "sts": "an STS dev set, such as sts/NAME.dev.tsv",
     "retrieval": "queries and judgements of a dev split (docs/data.md), or pairs to make them from",
-    "classification": "a classification set with a train split of its own, such as sc/NAME.train.tsv and sc/NAME.test.tsv",
-    "pairs": "a pair task with train and dev splits, such as glue/MRPC.train.tsv and glue/MRPC.dev.tsv",
     "fidelity": f"at least {10 * LEAST_HELD_OUT} sentences to train on",
 }
 _BECAUSE: dict[Kind, str] = {
@@ -37,7 +35,8 @@ def with_selection(corpus: Corpus, asked: Selection | None) -> tuple[Corpus, str
     if asked is not None:
         for kind in asked.kinds:
             if not has(corpus, kind):
-                lacking = f"the data of {corpus.name} has no {_set(kind)}"
+                needed = "text to hold out" if kind == "fidelity" else f"{kind} set to select by"
+                lacking = f"the data of {corpus.name} has no {needed}"
                 raise InputError(f"--select {asked}: {lacking}; expected {EXPECTED[kind]}")
         selection, why = asked, "as --select says"
     else:
@@ -60,10 +59,6 @@ def has(corpus: Corpus, kind: Kind) -> bool:
         return any(s.split == "dev" for s in corpus.sts)
     if kind == "retrieval":
         return any(s.split == "dev" for s in corpus.retrieval)
-    if kind == "classification":
-        return any((s.split_N != "train").any() for s in corpus.classification)
-    if kind == "pairs":
-        return any(_has_dev(task) for task in (*corpus.probed, *corpus.pair_tasks))
     return len(_free(corpus)) >= 10 * LEAST_HELD_OUT
 
 
@@ -82,7 +77,7 @@ def with_retrieval_tests(corpus: Corpus) -> Corpus:
     return replace(corpus, retrieval=tuple(sets), found=(*corpus.found, *lines))
 
 
-def _every_other(s: RetrievalSet, split: str, first: int) -> RetrievalSet:
+def _every_other(s: RetrievalSet, split: Split, first: int) -> RetrievalSet:
     grades = None if s.grades is None else s.grades[first::2]
     return replace(s, split=split, queries=s.queries[first::2], relevant=s.relevant[first::2], grades=grades)
 
@@ -101,11 +96,3 @@ def _free(corpus: Corpus) -> Rows:
     """The training rows that no pair task learns from."""
     sides = [side for t in corpus.pair_tasks for s in t.splits.values() for side in (s.left_P, s.right_P)]
     return np.setdiff1d(corpus.train, np.concatenate(sides)) if sides else corpus.train
-
-
-def _has_dev(task: PairTask) -> bool:
-    return {"train", "dev"} <= task.splits.keys()
-
-
-def _set(kind: Kind) -> str:
-    return "text to hold out" if kind == "fidelity" else f"{'pair task' if kind == 'pairs' else kind} set to select by"

@@ -192,9 +192,7 @@ def _in_float16(file: VectorFile, vectors_ND: NDArray[np.float32], start: int) -
     with np.errstate(over="ignore"):
         stored_ND = vectors_ND.astype(np.float16)
     norm_N = np.linalg.norm(stored_ND.astype(np.float32), axis=1)
-    bad = np.flatnonzero(~((norm_N > LEAST_NORM) & np.isfinite(norm_N)))
-    if len(bad):
-        row = int(bad[0])
+    for row in np.flatnonzero(~((norm_N > LEAST_NORM) & np.isfinite(norm_N)))[:1]:
         strange = vectors_ND[row][~np.isfinite(stored_ND[row])]
         what = f"{strange[0]} is in it (float16 ends at 65,504)" if len(strange) else "it is zero"
         raise InputError(
@@ -235,20 +233,19 @@ def _vector_column(path: Path, schema: Any) -> str:
 
 def _matrix(path: Path, lists: Any, start: int, width: int) -> NDArray[np.float32]:
     """The lists of a batch as rows; `width` 0 is that of the first of them."""
-    lengths = [0 if n is None else n for n in pa.compute.list_value_length(lists).to_pylist()]
-    expected = width or (lengths[0] if lengths else 0)
-    for row, length in enumerate(lengths, start=start + 1):
-        if length != expected or not length:
-            what = f"{length} numbers" if length else "no numbers"
-            raise InputError(
-                f"{path}, row {row}: a vector of {what}; expected {expected or 'some'}, as in the first row"
-            )
+    length_N = pa.compute.list_value_length(lists).fill_null(0).to_numpy()
+    width = width or int(length_N[0])
+    for row in np.flatnonzero((length_N != width) | (length_N == 0))[:1]:
+        what = f"{length_N[row]} numbers" if length_N[row] else "no numbers"
+        raise InputError(
+            f"{path}, row {start + row + 1}: a vector of {what}; expected {width or 'some'}, as in the first row"
+        )
     values = lists.flatten()
-    if values.null_count:
-        row = start + 1 + int(np.flatnonzero(np.array(values.is_null()))[0]) // expected
-        raise InputError(f"{path}, row {row}: a number of the vector is missing; expected {expected} numbers")
+    for place in np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[:1]:
+        row = start + 1 + place // width
+        raise InputError(f"{path}, row {row}: a number of the vector is missing; expected {width} numbers")
     with np.errstate(over="ignore"):
-        return np.asarray(values.to_numpy(zero_copy_only=False)).astype(np.float32).reshape(len(lengths), expected)
+        return values.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, width)
 
 
 def _digests(texts: Sequence[str]) -> NDArray[np.bytes_]:

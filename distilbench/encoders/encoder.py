@@ -5,8 +5,10 @@ Loading is sentence-transformers' own, so pooling, normalisation, prompts and de
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,9 +43,6 @@ TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 ENOUGH_TOKENS = 128
 """On CPU a batch with this many tokens takes no longer sentence in: of 512 real sentences 1 % is padding then instead of
 13 %, and a linear layer over 64 tokens already has 90 % of its speed over 1,024."""
-
-CONFIG = "config_sentence_transformers.json"
-"""Where sentence-transformers keeps an encoder's prompts, and where its vectors are cut."""
 
 AT_ONCE = 1024
 """Sentences of a batch of an encoder that is no transformer, and has no padding."""
@@ -148,22 +147,15 @@ class EncoderSpec:
         return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens, **by_role}
 
     def _hub_commit(self) -> str:
-        # The folder of a snapshot is named after its commit, also in the cache of a machine that is offline.
-        return self._hub_files("config.json").name
-
-    def described(self) -> Path:
-        """A folder with the encoder's JSON files: its own, or of the hub's snapshot, which may have no more than them."""
-        return self.folder() or self._hub_files("*.json")
-
-    def _hub_files(self, pattern: str) -> Path:
+        """The commit of the revision: the folder of a snapshot is named after it, also in the cache of a machine offline."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
         silence = hub_silence()
         try:
-            files = Path(snapshot_download(self.name, revision=self.revision, allow_patterns=[pattern]))
+            files = Path(snapshot_download(self.name, revision=self.revision, allow_patterns=["config.json"]))
             tell_cached(f"encoder {self.name}")
-            return files
+            return files.name
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
             why = f"it cannot be reached, {silence}" if silence else type(error).__name__
             raise InputError(
@@ -172,44 +164,23 @@ class EncoderSpec:
             ) from None
 
     def width(self) -> int:
-        """Dimensions of the encoder's vectors, cut where it says so (`truncate_dim`), read from its folder's configuration;
-        where it is not there, the encoder is loaded.
-        """
+        """Dimensions of the encoder's vectors, cut where it says so (`truncate_dim`)."""
         if self.vectors is not None:
             return self.vector_file.shape()[1]
-        folder = self.folder()
-        config = transformer_config(folder) if folder and not other_modules(folder) else {}
-        if folder is None or "hidden_size" not in config:  # DistilBERT says "dim", T5 "d_model"
-            return int(self.load().get_embedding_dimension() or 0)
-        width = int(config["hidden_size"])
-        for dense in sorted(folder.glob("*_Dense/config.json"), key=lambda p: int(p.parent.name.split("_")[0])):
-            width = int(json.loads(dense.read_text())["out_features"])
-        cut = self.configuration().get("truncate_dim")
-        if cut is not None and (not isinstance(cut, int) or cut < 1):
-            raise InputError(
-                f"encoder {self.name!r}: {folder / CONFIG}: truncate_dim: {cut!r}; expected a number of dimensions from 1"
-            )
-        return width if cut is None else min(width, cut)
+        return int(self.skeleton().get_embedding_dimension() or 0)
 
-    def configuration(self) -> dict[str, Any]:
-        """What its sentence-transformers configuration says; empty where it has none."""
-        if self.vectors is not None:
-            return {}
-        path = self.described() / CONFIG
-        if not path.is_file():
-            return {}
-        try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"encoder {self.name!r}: {path}: not a JSON object ({error})") from None
+    def skeleton(self) -> SentenceTransformer:
+        """The encoder as sentence-transformers builds it, with its widths, limit, prompts and tokenizer, without weights."""
+        folder = self.folder()
+        files = [*folder.rglob("*.json"), *folder.rglob("model.safetensors")] if folder else []
+        return _skeleton(
+            EncoderSpec(self.name, self.revision), max((path.stat().st_mtime_ns for path in files), default=0)
+        )
 
     def check_tokenizer(self, role: str) -> None:
-        """Load the tokenizer of a local encoder, which is quick, before hours of work depend on it."""
-        folder = self.folder()
-        if folder is None:
-            return
-        if not other_modules(folder):
-            readable_tokenizer(str(transformer_folder(folder)), f"{role} {self.name!r}")
+        """Check the tokenizer of a local encoder, before hours of work depend on it."""
+        if self.folder() and reads_tokens(self.skeleton()):
+            check_tokenizer(self.skeleton().tokenizer, f"{role} {self.name!r}")
 
     @property
     def title(self) -> str:
@@ -218,6 +189,23 @@ class EncoderSpec:
 
     def load(self, device: str = "cpu") -> SentenceTransformer:
         """Load the encoder in evaluation mode."""
+        model = self._built(device)
+        self.check_limit(model)
+        if self.max_tokens is not None:
+            model.max_seq_length = self.max_tokens
+        return model.float().eval()  # weights saved in half precision may be trained
+
+    def check_limit(self, model: SentenceTransformer | None = None) -> None:
+        """Check that the encoder can read as many tokens of a text as it is to read."""
+        model = model or self.skeleton()
+        limit, positions = self.max_tokens or model.get_max_seq_length() or 0, _positions(model)
+        if reads_tokens(model) and positions is not None and limit > positions:
+            raise InputError(
+                f"encoder {self.name!r}: it would read {limit} tokens of a text, and reads {positions} at most; expected "
+                f"--max-tokens {positions} or less"
+            )
+
+    def _built(self, device: str, **how: Any) -> SentenceTransformer:
         from safetensors import SafetensorError
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import InputModule
@@ -228,9 +216,9 @@ class EncoderSpec:
         silence = "" if folder else hub_silence()
         try:
             model = SentenceTransformer(
-                str(folder or self.name), revision=self.revision, device=device, trust_remote_code=False
+                str(folder or self.name), revision=self.revision, device=device, trust_remote_code=False, **how
             )
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             reason = f"the hub cannot be reached, {silence}, and its cache does not have it" if silence else reason
             raise InputError(f"encoder {self.name!r}: cannot be loaded: {reason}") from error
@@ -241,67 +229,74 @@ class EncoderSpec:
                 f"encoder {self.name!r}: it begins with {type(model[0]).__name__}, and reads no text: a student of given "
                 "vectors is a head on them; expected an encoder"
             )
-        if self.max_tokens is not None:
-            model.max_seq_length = self.max_tokens
-        return model.float().eval()  # weights saved in half precision may be trained
+        cut = model.truncate_dim
+        if cut is not None and (not isinstance(cut, int) or cut < 1):
+            raise InputError(f"encoder {self.name!r}: truncate_dim: {cut!r}; expected a number of dimensions from 1")
+        return model
+
+
+@functools.lru_cache(maxsize=16)
+def _skeleton(spec: EncoderSpec, written: int) -> SentenceTransformer:
+    """Of a folder whose files were last written at that time (ns)."""
+    logger = logging.getLogger("sentence_transformers")  # it warns of what is meant here
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        return spec._built("cpu", model_kwargs={"device_map": "meta"})
+    finally:
+        logger.setLevel(level)
+
+
+def _positions(model: SentenceTransformer) -> int | None:
+    """How many tokens a model with a table of positions can read; None where it has none."""
+    import torch
+
+    for name, table in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, torch.nn.Embedding):
+            # RoBERTa and MPNet count from behind the number of the padding token.
+            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    return None
 
 
 _CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".spm", ".py"}
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+_TOKENIZER_FILES = "expected a tokenizer's files (tokenizer.json, or its vocabulary) beside config.json"
 
 
 def transformer_folder(path: Path) -> Path:
     """Where an encoder folder keeps its transformer's `config.json`: the folder itself, or its first module's."""
-    return path / str(_first_module(path).get("path", ""))
-
-
-def _first_module(path: Path) -> dict[str, Any]:
     modules = path / "modules.json"
     try:
-        return {"path": "", **json.loads(modules.read_text())[0]} if modules.exists() else {}
-    except (json.JSONDecodeError, LookupError, TypeError):
+        return path / str(json.loads(modules.read_text())[0].get("path", "")) if modules.exists() else path
+    except (json.JSONDecodeError, LookupError, TypeError, AttributeError):
         raise InputError(f"encoder {str(path)!r}: modules.json is not a list of modules") from None
-
-
-def transformer_config(path: Path) -> dict[str, Any]:
-    """The transformer's `config.json` of an encoder folder."""
-    config = transformer_folder(path) / "config.json"
-    try:
-        return dict(json.loads(config.read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"encoder {str(path)!r}: {config}: not a JSON object ({error})") from None
-
-
-def other_modules(path: Path) -> bool:
-    """Whether an encoder folder's first module is one of sentence-transformers' own that is no transformer."""
-    first = str(_first_module(path).get("type", ""))
-    return first.startswith("sentence_transformers.") and "transformer" not in first.rsplit(".", 1)[-1].lower()
 
 
 def _check_folder(path: Path) -> None:
     inner = transformer_folder(path)
-    if other_modules(path):
-        return
-    if not (inner / "config.json").exists():
+    if not ((inner / "config.json").exists() or (path / "modules.json").exists()):
         raise InputError(f"encoder {str(path)!r}: no config.json in it; expected a Hugging Face encoder folder")
-    if not any((inner / name).exists() for name in _WEIGHTS):
+    if not any(any(path.rglob(name)) for name in _WEIGHTS):
         raise InputError(f"encoder {str(path)!r}: no weights in it; expected one of {', '.join(_WEIGHTS)}")
 
 
-def readable_tokenizer(source: str, what: str, **where: Any) -> Any:
-    """The tokenizer of a folder or hub id; `where` are further arguments of `from_pretrained`."""
+def readable_tokenizer(source: str, what: str) -> Any:
+    """The tokenizer of a folder or hub id."""
     from transformers import AutoTokenizer
 
-    expected = "expected a tokenizer's files (tokenizer.json, or its vocabulary) beside config.json"
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **where)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # tokenizers raises bare Exceptions
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{what}: its tokenizer cannot be loaded: {reason:.200}; {expected}") from None
-    # transformers makes an empty tokenizer where there are no files of one.
-    if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise InputError(f"{what}: no tokenizer in it, only {len(tokenizer)} special tokens; {expected}")
+        raise InputError(f"{what}: its tokenizer cannot be loaded: {reason:.200}; {_TOKENIZER_FILES}") from None
+    check_tokenizer(tokenizer, what)
     return tokenizer
+
+
+def check_tokenizer(tokenizer: Any, what: str) -> None:
+    """Check that a tokenizer is one: transformers makes an empty one where there are no files of one."""
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise InputError(f"{what}: no tokenizer in it, only {len(tokenizer)} special tokens; {_TOKENIZER_FILES}")
 
 
 def default_device() -> str:
@@ -328,7 +323,8 @@ def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str 
     """Token ids of each sentence with special tokens, cut at the encoder's limit; a list has a prompt for each."""
     if not sentences:  # the tokenizer fails on none
         return []
-    texts = _prompted(sentences, prompt)
+    before = [prompt] * len(sentences) if isinstance(prompt, str) else prompt
+    texts = [own + sentence for own, sentence in zip(before, sentences, strict=True)]
     given = {"truncation": True, "max_length": model.max_seq_length, "padding": False}
     left_out = {"return_attention_mask": False, "return_token_type_ids": False}
     tokenizer = model.tokenizer
@@ -341,12 +337,6 @@ def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str 
             if backend.encode_batch_fast(texts[:1])[0].ids == list(first):
                 return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
         return list(tokenizer(texts, **given, **left_out)["input_ids"])
-
-
-def _prompted(sentences: Sequence[str], prompt: str | list[str]) -> list[str]:
-    if isinstance(prompt, str):
-        return [prompt + s for s in sentences]
-    return [before + s for before, s in zip(prompt, sentences, strict=True)]
 
 
 def prompt_of(model: SentenceTransformer, prompt: str | None) -> str:
@@ -403,25 +393,32 @@ def encode(
     `prompt` comes before every sentence, or is a list with one for each; None leaves it to the encoder's own default prompt,
     if it has one.
     """
-    device, default = model.device.type, prompt_of(model, None)
-    before: str | list[str]
-    if prompt is None or isinstance(prompt, str):
-        before = default if prompt is None else prompt
-    else:
-        before = [default if p is None else p for p in prompt]
-    if reads_tokens(model):
-        ids = token_ids(model, sentences, before)
+    default, device = prompt_of(model, None), model.device.type
+    asked = [prompt] * len(sentences) if prompt is None or isinstance(prompt, str) else prompt
+    before = [default if own is None else own for own in asked]
+    texts = [own + sentence for own, sentence in zip(before, sentences, strict=True)]
+    if any(getattr(module, "include_prompt", True) is False for module in model) and any(before):
+        out = _encode_prompted(model, sentences, before)
+    elif reads_tokens(model):
         budget = tokens_per_batch or TOKENS_PER_BATCH[device]
-        out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None, bf16=bf16)
+        out = encode_ids(model, token_ids(model, texts), budget, ENOUGH_TOKENS if device == "cpu" else None, bf16=bf16)
     elif reader := word_reader(model):
-        out = _encode_words(model, reader, _prompted(sentences, before))
+        out = _encode_words(model, reader, texts)
     else:
-        texts = _prompted(sentences, before)
         vectors = model.encode(texts, prompt="", batch_size=AT_ONCE, show_progress_bar=False, convert_to_numpy=True)
         out = np.asarray(vectors, dtype=np.float32)
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():
         raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
+    return out
+
+
+def _encode_prompted(model: SentenceTransformer, sentences: Sequence[str], before: Sequence[str]) -> NDArray[Any]:
+    """As sentence-transformers encodes them, which leaves a prompt's tokens out of the mean where the pooling says so."""
+    out = np.empty((len(sentences), model.get_embedding_dimension() or 0), dtype=np.float32)
+    for prompt in dict.fromkeys(before):
+        places = [i for i, own in enumerate(before) if own == prompt]
+        out[places] = model.encode([sentences[i] for i in places], prompt=prompt, show_progress_bar=False)
     return out
 
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
-from transformers import AutoConfig, AutoModel
 
 from distilbench.errors import InputError
 
@@ -90,15 +87,3 @@ def _alike(first: nn.Module, layer: nn.Module) -> bool:
     absent = tuple(f"{name}." for name, part in first.named_children() if isinstance(part, nn.Identity))
     shapes = [{n: p.shape for n, p in one.state_dict().items()} for one in (first, layer)]
     return shapes[0] == {n: s for n, s in shapes[1].items() if not (absent and n.startswith(absent))}
-
-
-def count_in_model(folder: Path, what: str) -> int:
-    """How many layers the transformer of a folder has: its model is made without weights."""
-    try:
-        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
-        with torch.device("meta"):
-            model = AutoModel.from_config(config, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{what}: the layers of {str(folder)!r} cannot be read: {reason:.200}") from None
-    return len(LayerList(model, what).layers)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec, prompt_of
 from distilbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ class Prompts:
     @staticmethod
     def of(spec: EncoderSpec) -> Prompts:
         """Those that the encoder reads with, its own default prompt among them where nothing else is said."""
-        config = spec.configuration()
-        default = _named(config).get(str(config.get("default_prompt_name")), "")
+        default = "" if spec.vectors else prompt_of(spec.skeleton(), None)
         before = [spec.prompt_before(role) for role in (PLAIN, QUERY, DOCUMENT)]
         return Prompts(*(default if text is None else text for text in before))
 
@@ -52,7 +51,7 @@ class Prompts:
 
 def own_prompts(spec: EncoderSpec) -> dict[str, str]:
     """The prompts that an encoder's files name; none where all of them are empty, as sentence-transformers writes them."""
-    named = _named(spec.configuration())
+    named: dict[str, str] = {} if spec.vectors else spec.skeleton().prompts
     return named if any(named.values()) else {}
 
 
@@ -71,8 +70,3 @@ def literal_prompt(spec: EncoderSpec, value: str, option: str) -> str:
             f"itself with what stands between it and a sentence, such as '{value}: '"
         )
     return value
-
-
-def _named(config: dict[str, Any]) -> dict[str, str]:
-    named = config.get("prompts") or {}
-    return {str(k): str(v or "") for k, v in named.items()} if isinstance(named, dict) else {}

@@ -13,18 +13,14 @@ ANY:corpus           any of these, with only the tokens that the training senten
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from distilbench.encoders.encoder import EncoderSpec, other_modules, transformer_config, transformer_folder
+from distilbench.encoders.encoder import EncoderSpec, reads_tokens
 from distilbench.encoders.prompts import Prompts, own_prompts
 from distilbench.errors import InputError
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 HALF = "half"
 AUTO = "auto"
@@ -33,20 +29,8 @@ TEACHER = "teacher"
 CORPUS = ":corpus"
 """Ends the name of a student that has only the tokens which the training sentences use."""
 MEAN = "mean"
-CHAINS = frozenset(
-    {"bert", "camembert", "distilbert", "electra", "modernbert", "mpnet", "qwen2", "qwen3", "roberta", "xlm-roberta"}
-)
-"""Types of models that are known to be a chain of alike layers; of another type a model without weights is made to see."""
-
-_POOLING_FLAGS = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_lasttoken": "lasttoken",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-}
-"""How sentence-transformers wrote the pooling before version 6."""
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 Setting = TypeVar("Setting")
 _NAME = re.compile(
@@ -199,16 +183,11 @@ def count_layers(student: str, teacher: EncoderSpec) -> int:
     source, what = student_source(student, teacher), f"--student {student}"
     if is_static(student):
         raise InputError(f"{what}: it has no layers; expected auto:N, layers:0,2,4 or an encoder where layers are read")
-    folder = source.described()
-    if other_modules(folder):
+    if not reads_tokens(source.skeleton()):
         raise InputError(f"{what}: encoder {source.name!r} has no layers: it is no transformer")
-    config = transformer_config(folder)
-    count = config.get("num_hidden_layers", config.get("n_layers"))
-    if config.get("model_type") in CHAINS and isinstance(count, int):
-        return count
-    from distilbench.encoders.layers import count_in_model
+    from distilbench.encoders.layers import LayerList
 
-    return count_in_model(transformer_folder(folder), what)
+    return len(LayerList(source.skeleton()[0].model, what).layers)
 
 
 def student_layers(student: str, teacher: EncoderSpec) -> int:
@@ -245,38 +224,22 @@ def listed_layers(student: str, count: int) -> list[int]:
 
 
 def student_pooling(student: str, teacher: EncoderSpec) -> str:
-    """How the encoder pools that the student is made of: "mean", "cls", "lasttoken" and so on, by its files.
+    """How the encoder pools that the student is made of: "mean", "cls", "lasttoken" and so on.
 
-    "mean" where it joins several kinds or has no pooling; a causal language model that says nothing of it is read by its last
-    token, as sentence-transformers reads it.
+    "mean" where it joins several kinds or has no pooling.
     """
-    if StudentSpec.parse(student).encoder is None and teacher.vectors is not None:
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    if is_static(student) or (StudentSpec.parse(student).encoder is None and teacher.vectors is not None):
         return MEAN  # no encoder, and so none to make a student of
-    folder = student_source(student, teacher).described()
-    if is_static(student) or other_modules(folder):
-        return MEAN
-    listing = folder / "modules.json"
-    if not listing.exists():
-        config = transformer_config(folder)
-        causal = str((config.get("architectures") or [""])[0]).endswith("ForCausalLM")
-        return "lasttoken" if causal and config.get("is_causal", True) else MEAN
-    for module in json.loads(listing.read_text()):
-        if str(module.get("type")).endswith(".Pooling"):
-            config = json.loads((folder / module["path"] / "config.json").read_text())
-            modes = [mode for key, mode in _POOLING_FLAGS.items() if config.get(key)]
-            mode = config.get("pooling_mode", modes[0] if len(modes) == 1 else MEAN)
-            return mode if isinstance(mode, str) else MEAN
-    return MEAN
+    modes = [m.pooling_mode for m in student_source(student, teacher).skeleton() if isinstance(m, Pooling)]
+    return modes[0] if modes and isinstance(modes[0], str) else MEAN
 
 
 def student_width(student: str, teacher: EncoderSpec) -> int:
     """Width of the student's pooled states, that of its transformer; the widest that a static one can be: the teacher's."""
     source = student_source(student, teacher)
-    if is_static(student):
-        return source.width()
-    folder = source.folder()
-    config = transformer_config(folder) if folder else {}
-    return int(config["hidden_size"] if "hidden_size" in config else source.load()[0].get_embedding_dimension())
+    return source.width() if is_static(student) else int(source.skeleton()[0].get_embedding_dimension())
 
 
 def describe_student(student: str, teacher: EncoderSpec) -> str:
@@ -293,8 +256,7 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
     """Check a student's name before anything is loaded."""
     spec = StudentSpec.parse(student)
     if spec.rule in (STATIC, TEACHER):
-        folder = teacher.folder()
-        if folder is not None and other_modules(folder):
+        if teacher.folder() is not None and not reads_tokens(teacher.skeleton()):
             raise InputError(f"--student {student}: teacher {teacher.name!r} is no transformer that reads tokens")
     elif spec.is_layers:
         student_layers(student, teacher)

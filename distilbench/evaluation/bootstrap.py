@@ -1,16 +1,17 @@
-"""Paired bootstrap of rows that said something of the same items: their differences, and those it cannot tell apart.
+"""How far a score would move with another sample of its set's items, and which rows another sample would put in order.
 
-Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13 (percentile intervals); paired resampling of a
-test set to compare two systems: Dror, Baumer, Shlomov and Reichart, The Hitchhiker's Guide to Testing Statistical
-Significance in Natural Language Processing (ACL 2018), section 3.
+Percentile bootstrap: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. Rows that said something of
+the same items are compared by paired resampling: Dror, Baumer, Shlomov and Reichart, The Hitchhiker's Guide to Testing
+Statistical Significance in Natural Language Processing (ACL 2018), section 3.
 
-Axes in names: P items of a set, S seeds of all rows, B resamples, R rows.
+Axes in names: P items of a set (pairs, queries, sentences), S seeds of all rows, B resamples, R rows.
 """
 
 from __future__ import annotations
 
+import functools
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,11 @@ BLOCK = 250
 DIGITS = 9
 """The digits of an average that count. The same similarities give averages apart by 1e-13: a matrix product rounds by
 column."""
+SEED = 0
+KEPT = 5_000
+"""Items of a set whose draws are kept in memory for the next row."""
+Counts = NDArray[np.floating]
+"""How often each item is drawn in each resample, B x P."""
 
 
 class Interval(NamedTuple):
@@ -34,6 +40,30 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+class Resampled(NamedTuple):
+    """A score of the whole sample, and of each resample."""
+
+    value: float
+    resampled_B: NDArray[np.float64]
+
+    @property
+    def interval(self) -> Interval:
+        """The 95 % interval of the score."""
+        return percentiles(self.resampled_B)
+
+
+class Items(NamedTuple):
+    """What a row said of the items of a set, and the set's weight in the whole.
+
+    A value for each item, whose mean counts; or, with the gold scores of pairs, similarities, whose Spearman correlation
+    does.
+    """
+
+    value_P: NDArray[np.floating]
+    gold_P: NDArray[np.floating] | None = None
+    weight: float = 1.0
 
 
 class Averages(NamedTuple):
@@ -70,16 +100,67 @@ class Tie(NamedTuple):
     difference: Difference
 
 
-class Items(NamedTuple):
-    """What a row said of the items of a set, and the set's weight in the whole.
+# One row
 
-    A value for each item, whose mean counts; or, with the gold scores of pairs, similarities, whose Spearman correlation
-    does.
+
+def resampled_mean(value_P: NDArray[np.floating] | NDArray[np.bool_]) -> Resampled:
+    """The mean of the items' values x 100 (accuracy, reciprocal rank, nDCG, recall, average precision)."""
+    share_P = 100 * value_P.astype(np.float64) / len(value_P)
+    return _resampled(len(value_P), lambda counts_BP: counts_BP @ share_P.astype(counts_BP.dtype))
+
+
+def resampled_correlation(left_P: NDArray[np.floating], right_P: NDArray[np.floating], *, ranks: bool) -> Resampled:
+    """Pearson's correlation x 100, or with `ranks` Spearman's: of the full sample's ranks, as in `paired_bootstrap`."""
+    x_P, y_P = (_standard(rankdata(side) if ranks else side) for side in (left_P, right_P))
+
+    def correlation(counts_BP: Counts) -> Counts:
+        x, y = (side.astype(counts_BP.dtype) for side in (x_P, y_P))
+        return _weighted_correlation(counts_BP, y, x[:, None])[:, 0]
+
+    return _resampled(len(x_P), correlation)
+
+
+def resampled_f1(predicted_P: NDArray[np.bool_], gold_P: NDArray[np.bool_]) -> Resampled:
+    """F1 x 100 of the true class; 0 in a resample without one."""
+    both_P, either_P = (predicted_P & gold_P).astype(np.float64), predicted_P.astype(np.float64) + gold_P
+
+    def f1(counts_BP: Counts) -> Counts:
+        both_B, either_B = (counts_BP @ side.astype(counts_BP.dtype) for side in (both_P, either_P))
+        return 200 * np.divide(both_B, either_B, out=np.zeros_like(both_B), where=either_B > 0)
+
+    return _resampled(len(gold_P), f1)
+
+
+def mean_of(parts: Sequence[Resampled], weights: Sequence[float] | None = None) -> Resampled:
+    """The (weighted) mean of scores of different sets, each resampled on its own."""
+    values = np.average([p.value for p in parts], weights=weights)
+    return Resampled(float(values), np.average(np.stack([p.resampled_B for p in parts]), axis=0, weights=weights))
+
+
+def _resampled(items: int, score: Callable[[Counts], Counts]) -> Resampled:
+    """`score` gives a value for each row of counts: of the whole sample in float64, of the others in float32.
+
+    The draws depend on the number of items and on nothing else: two rows of one set are resampled alike.
     """
+    whole = float(score(np.ones((1, items)))[0])
+    return Resampled(whole, np.concatenate([score(block_BP) for block_BP in _draws(items)]).astype(np.float64))
 
-    value_P: NDArray[np.floating]
-    gold_P: NDArray[np.floating] | None = None
-    weight: float = 1.0
+
+def _draws(items: int) -> Iterable[NDArray[np.float32]]:
+    return [_kept_draws(items)] if items <= KEPT else _drawn(items)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_draws(items: int) -> NDArray[np.float32]:
+    return np.concatenate(list(_drawn(items)))
+
+
+def _drawn(items: int) -> Iterator[NDArray[np.float32]]:
+    rng = np.random.default_rng([SEED, items])
+    return (_counts(rng, BLOCK, items).astype(np.float32) for _ in range(0, RESAMPLES, BLOCK))
+
+
+# Several rows
 
 
 def paired_bootstrap(
@@ -114,18 +195,16 @@ def paired_bootstrap(
         observed_S += first.weight * score(np.ones((1, len(value_PS))))[0]
         for start in range(0, resamples, BLOCK):
             stop = min(start + BLOCK, resamples)
-            resampled_BS[start:stop] += first.weight * score(counts(item_draws, stop - start, len(value_PS)))
+            resampled_BS[start:stop] += first.weight * score(_counts(item_draws, stop - start, len(value_PS)))
     return _averages(observed_S, resampled_BS, [len(row) for row in rows], seed_draws)
 
 
-def _score_of(
-    value_PS: NDArray[np.float64], gold_P: NDArray[np.floating] | None
-) -> Callable[[NDArray[np.float64]], NDArray[np.floating]]:
+def _score_of(value_PS: NDArray[np.float64], gold_P: NDArray[np.floating] | None) -> Callable[[Counts], Counts]:
     """A function from how often each item is drawn, B x P, to the scores, B x S."""
     if gold_P is None:
         return lambda counts_BP: 100 * (counts_BP / counts_BP.shape[1]) @ value_PS
-    ranks = standard(rankdata(gold_P)), standard(rankdata(value_PS, axis=0))
-    return lambda counts_BP: weighted_correlation(counts_BP, *ranks)
+    ranks = _standard(rankdata(gold_P)), _standard(rankdata(value_PS, axis=0))
+    return lambda counts_BP: _weighted_correlation(counts_BP, *ranks)
 
 
 def _averages(
@@ -177,13 +256,8 @@ def percentiles(values_B: NDArray[np.float64]) -> Interval:
     return Interval(float(low), float(high))
 
 
-def weighted_correlation(
-    counts_BP: NDArray[np.floating], y_P: NDArray[np.floating], x_PS: NDArray[np.floating]
-) -> NDArray[np.floating]:
-    """Pearson x 100 of `y_P` with each column of `x_PS` (`standard` columns), pair p counted `counts_BP[b, p]` times, B x S.
-
-    0 where all values that were drawn are one.
-    """
+def _weighted_correlation(counts_BP: Counts, y_P: NDArray[np.floating], x_PS: NDArray[np.floating]) -> Counts:
+    """Pearson x 100 of `y_P` with each column of `x_PS` (`_standard` columns), B x S; 0 where all values drawn are one."""
     weight_BP = counts_BP / counts_BP.shape[1]
     y_B1, yy_B1 = (weight_BP @ np.stack([y_P, y_P**2], axis=1)).T[:, :, None]
     x_BS, xx_BS, xy_BS = np.split(weight_BP @ np.hstack([x_PS, x_PS**2, x_PS * y_P[:, None]]), 3, axis=1)
@@ -193,17 +267,16 @@ def weighted_correlation(
     return 100 * np.divide(xy_BS - x_BS * y_B1, deviations, out=np.zeros_like(x_BS), where=known)
 
 
-def standard(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Columns of mean 0 and variance 1; of zeros where all ranks are the same."""
+def _standard(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Columns of mean 0 and variance 1; of zeros where all values are the same."""
     centred = values.astype(np.float64) - values.mean(axis=0, dtype=np.float64)
     deviation = centred.std(axis=0)
     return np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
 
 
-def counts(rng: np.random.Generator, resamples: int, pairs: int) -> NDArray[np.float64]:
-    """How often each of `pairs` pairs is drawn in as many draws, B x P."""
-    drawn = rng.integers(pairs, size=(resamples, pairs))
-    return np.stack([np.bincount(row, minlength=pairs) for row in drawn]).astype(np.float64)
+def _counts(rng: np.random.Generator, resamples: int, items: int) -> NDArray[np.float64]:
+    drawn = rng.integers(items, size=(resamples, items))
+    return np.stack([np.bincount(row, minlength=items) for row in drawn]).astype(np.float64)
 
 
 def _letters(number: int) -> str:

@@ -21,8 +21,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from distilbench.data.classification_sets import FOLDS
 from distilbench.data.corpus import ClassificationSet, Rows
+from distilbench.evaluation.bootstrap import resampled_mean
 from distilbench.evaluation.logistic import Logistic, Problem
-from distilbench.evaluation.statistics import resampled_mean
 from distilbench.evaluation.sts import Embed
 from distilbench.records import Score
 

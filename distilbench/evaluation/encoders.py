@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import PairTask, Rows, StsSet
+from distilbench.data.corpus import Corpus, PairTask, Rows, Split, StsSet
 from distilbench.errors import InputError
-from distilbench.evaluation.bootstrap import Items
+from distilbench.evaluation.bootstrap import Items, resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.classification import classification_scores
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.indexes import IndexSpec
-from distilbench.evaluation.pair_probe import probe
+from distilbench.evaluation.pairs import probe
 from distilbench.evaluation.predictions import Predictions, sts_items, value_items
-from distilbench.evaluation.retrieval_task import (
-    Documents,
-    PerQuery,
-    RetrievalResult,
-    evaluate_retrieval,
-    retrieval_task_scores,
-)
-from distilbench.evaluation.selection import Measured, fidelity_scores, selection_scores
-from distilbench.evaluation.sets import EvaluationSets
-from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
-from distilbench.evaluation.sts import cosine, from_rows, scores_of_similarities
+from distilbench.evaluation.retrieval import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
+from distilbench.evaluation.selection import Measured, SelectionSets, fidelity_scores, selection_scores
+from distilbench.evaluation.sts import Embed, cosine, from_rows, scores_of_similarities
 from distilbench.records import IndexCost, Quantisation, Score, Task
 
+SPLITS: tuple[Split, ...] = ("test", "dev")
 LEAST_NORM = 1e-12
 LEAST_SPREAD = 1e-7
 """The smallest spread of a set's cosines that says something: below it are float32's roundings alone."""
@@ -37,25 +30,16 @@ LEAST_SPREAD = 1e-7
 
 @dataclass(frozen=True)
 class Vectors:
-    """An encoder's vectors: `rows` gives those of corpus rows, `documents` are those of each retrieval set.
+    """An encoder's vectors: `take` gives those of corpus rows.
 
-    `documents_by` names another encoder whose vectors the documents are (asymmetric retrieval); "" is this one.
+    In asymmetric retrieval the documents' are another encoder's: `documents_by` names it, `take_documents` gives its vectors.
     """
 
     encoder: str
     width: int
-    take: Callable[[Rows], NDArray[np.float32]]
-    documents: Sequence[Documents]
+    take: Embed
+    take_documents: Embed | None = None
     documents_by: str = ""
-
-
-@dataclass(frozen=True)
-class RetrievalOptions:
-    """How retrieval is measured: `batch` queries at a time (None: all) on `threads` threads."""
-
-    indexes: tuple[IndexSpec, ...]
-    threads: int = 1
-    batch: int | None = None
 
 
 @dataclass
@@ -84,31 +68,42 @@ class EncoderRow:
     notes: list[str]
 
 
+def evaluation_rows(corpus: Corpus) -> Rows:
+    """The distinct rows that any evaluation set of the corpus uses, rising; `Corpus.of_tasks` leaves sets out."""
+    sides = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
+    sides += [side for t in corpus.retrieval for side in (t.queries, t.documents)]
+    sides += [side for labelled in corpus.classification for side in labelled.texts]
+    sides += [held.rows for held in corpus.held_out]
+    sides += [side for t in corpus.probed for s in t.splits.values() for side in (s.left_P, s.right_P)]
+    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sides]))
+
+
 def encoder_rows(
     vectors: Vectors,
-    sets: EvaluationSets,
+    corpus: Corpus,
     widths: Sequence[int],
     codes_of: Codes,
-    searching: RetrievalOptions,
-    more: Callable[[], TaskScores],
+    indexes: Sequence[IndexSpec],
+    judged: Mapping[Split, SelectionSets] | None = None,
 ) -> Iterator[EncoderRow]:
     """Score each width (the first dimensions) in float32, then in each of its codes: a row each, one after the other.
 
-    Sentence classification and pair tasks are scored of the whole float32 vectors alone, and so is what `more` gives. A zero
-    vector, or one that is not finite, is an InputError that quotes its sentence, or names the document.
+    `judged` are what students are selected by ("dev"), where that is not the STS dev sets, and held-out sentences that are
+    reported ("test"). Sentence classification and pair tasks are scored of the whole float32 vectors alone. A zero vector, or
+    one that is not finite, is an InputError that quotes its sentence, or names the document.
     """
-    judged = [s.rows for s in (sets.judged, sets.tested) if s is not None]
-    rows = np.unique(
-        np.concatenate([*(side for s in sets.sts for side in (s.left_P, s.right_P)), *sets.queries, *judged, []])
-    ).astype(np.int64)
+    judged = judged or {}
+    columns = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
+    columns += [t.queries for t in corpus.retrieval] + [s.rows for s in judged.values()]
+    rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     read_ND = vectors.take(rows)
     for width in widths:
         vectors_ND = np.ascontiguousarray(read_ND[:, :width])
-        check_vectors(vectors_ND, vectors.encoder, sets.sentences, rows)
+        check_vectors(vectors_ND, vectors.encoder, corpus.sentences, rows)
         codes = codes_of(width)
-        searches = _searches(vectors, sets, rows, vectors_ND, codes, searching)
+        searches = _searches(vectors, corpus, from_rows(rows, vectors_ND), width, codes, indexes)
         for code in (None, *codes):
-            yield _row(_Scored(vectors, sets, rows, vectors_ND, code), searches, more)
+            yield _row(_Scored(vectors, corpus, judged, rows, vectors_ND, code), searches)
 
 
 @dataclass(frozen=True)
@@ -116,10 +111,17 @@ class _Scored:
     """What one row is scored on: the float32 vectors of `rows`, and the code that they are stored in (None: none)."""
 
     vectors: Vectors
-    sets: EvaluationSets
+    corpus: Corpus
+    judged: Mapping[Split, SelectionSets]
     rows: Rows
     vectors_ND: NDArray[np.float32]
     code: Code | None
+
+    def checked(self, rows: Rows) -> NDArray[np.float32]:
+        """The whole vectors of `rows`, none of them zero."""
+        vectors_ND = self.vectors.take(rows)
+        check_vectors(vectors_ND, self.vectors.encoder, self.corpus.sentences, rows)
+        return vectors_ND
 
 
 def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequence[str], rows: Rows) -> None:
@@ -132,24 +134,20 @@ def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequ
         )
 
 
-def _row(scored: _Scored, searches: Sequence[RetrievalResult], more: Callable[[], TaskScores]) -> EncoderRow:
-    sets, code, width = scored.sets, scored.code, scored.vectors_ND.shape[1]
+def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
+    corpus, code, width = scored.corpus, scored.code, scored.vectors_ND.shape[1]
     stored_ND, query_ND = (scored.vectors_ND,) * 2 if code is None else code.compared(scored.vectors_ND)
-    similarities = _similarities(stored_ND, scored.rows, sets.sts)
-    parts = [_sts_part(sets.sts, similarities), _retrieval_part(scored, searches)]
     stored, queries = from_rows(scored.rows, stored_ND), from_rows(scored.rows, query_ND)
-    dev = sets.judged.measure(stored, queries) if sets.judged else []
-    tested = sets.tested.measure(stored, queries) if sets.tested else []
-    if sets.judged:
-        parts.append(TaskScores(selection_scores(sets.judged, dev)))
-    if sets.tested:
-        parts.append(TaskScores(fidelity_scores(tested, "test")))
+    similarities = [cosine(stored(s.left_P), stored(s.right_P)) for s in corpus.sts]
+    parts = [_sts_part(corpus.sts, similarities), _retrieval_part(scored, searches)]
+    measured = {split: sets.measure(stored, queries) for split, sets in scored.judged.items()}
+    if "dev" in measured:
+        parts.append(TaskScores(selection_scores(scored.judged["dev"], measured["dev"])))
+    if "test" in measured:
+        parts.append(TaskScores(fidelity_scores(measured["test"], "test")))
     if code is None and width == scored.vectors.width:
-        extra = more()
-        parts += [_classification_part(scored), *(_pair_part(scored, task) for task in sets.pair_tasks)]
-        parts.append(TaskScores(extra.scores, extra.notes))
-    measured = {"test": tested, "dev": dev}
-    said = {split: sts_items(sets.sts, similarities, split) | _items_of(measured[split]) for split in measured}
+        parts += [_classification_part(scored), *(_pair_part(scored, task) for task in corpus.probed)]
+    said = {split: sts_items(corpus.sts, similarities, split) | _items_of(measured.get(split, ())) for split in SPLITS}
     said["test"] |= {name: value_items(values) for part in parts for name, values in part.items.items()}
     return EncoderRow(
         width=width,
@@ -176,15 +174,11 @@ def _costs_of(result: RetrievalResult, code: Code | None) -> list[IndexCost]:
     return [c for c in result.costs if (c.kind == code.kind if code else c.kind not in result.by_code)]
 
 
-def _per_query(result: RetrievalResult, code: Code | None) -> PerQuery:
-    return result.by_code[code.kind] if code else result.per_query
-
-
 def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> TaskScores:
     part = TaskScores()
     kind: Task = "asymmetric" if scored.vectors.documents_by else "retrieval"
-    for task, result in zip(scored.sets.searches, searches, strict=True):
-        per_query = _per_query(result, scored.code)
+    for task, result in zip(scored.corpus.retrieval, searches, strict=True):
+        per_query = result.by_code[scored.code.kind] if scored.code else result.per_query
         part.notes += result.notes
         part.scores += retrieval_task_scores(task, per_query, kind)
         if task.split == "test":
@@ -198,9 +192,8 @@ def _items_of(measured: Sequence[Measured]) -> dict[str, Items]:
 
 
 def _classification_part(scored: _Scored) -> TaskScores:
-    scores, correct = classification_scores(
-        lambda rows: _checked(scored.vectors, scored.sets, rows), scored.sets.classification, scored.sets.sentences
-    )
+    corpus = scored.corpus
+    scores, correct = classification_scores(scored.checked, corpus.classification, corpus.sentences)
     return TaskScores(
         scores, items={f"classification/{name}/accuracy": correct_N for name, correct_N in correct.items()}
     )
@@ -208,7 +201,7 @@ def _classification_part(scored: _Scored) -> TaskScores:
 
 def _pair_part(scored: _Scored, task: PairTask) -> TaskScores:
     """The scores of a pair task with intervals, or why there are none."""
-    probed = probe(lambda rows: _checked(scored.vectors, scored.sets, rows), task)
+    probed = probe(scored.checked, task)
     if probed.note:
         return TaskScores(notes=[probed.note])
     part = TaskScores()
@@ -228,49 +221,11 @@ def _pair_part(scored: _Scored, task: PairTask) -> TaskScores:
 
 
 def _searches(
-    vectors: Vectors,
-    sets: EvaluationSets,
-    rows: Rows,
-    vectors_ND: NDArray[np.float32],
-    codes: Sequence[Code],
-    searching: RetrievalOptions,
+    vectors: Vectors, corpus: Corpus, embed: Embed, width: int, codes: Sequence[Code], indexes: Sequence[IndexSpec]
 ) -> list[RetrievalResult]:
     """The results of every retrieval set by each index and code; its documents are read once for all of them."""
+    take = vectors.take_documents or vectors.take
     return [
-        evaluate_retrieval(
-            _Truncated(documents, vectors_ND.shape[1]),
-            vectors_ND[np.searchsorted(rows, queries)],
-            task,
-            kinds=searching.indexes,
-            codes=codes,
-            threads=searching.threads,
-            batch=searching.batch,
-        )
-        for task, queries, documents in zip(sets.searches, sets.queries, vectors.documents, strict=True)
+        evaluate_retrieval(Documents(take, task.documents, width), embed(task.queries), task, indexes, codes)
+        for task in corpus.retrieval
     ]
-
-
-@dataclass(frozen=True)
-class _Truncated:
-    """The first `width` dimensions of documents."""
-
-    documents: Documents
-    width: int
-
-    @property
-    def rows(self) -> int:
-        return self.documents.rows
-
-    def block(self, start: int, stop: int) -> NDArray[Any]:
-        return self.documents.block(start, stop)[:, : self.width]
-
-
-def _similarities(vectors_ND: NDArray[np.float32], rows: Rows, every: Sequence[StsSet]) -> list[NDArray[np.float64]]:
-    return [cosine(*(vectors_ND[np.searchsorted(rows, side)] for side in (s.left_P, s.right_P))) for s in every]
-
-
-def _checked(vectors: Vectors, sets: EvaluationSets, rows: Rows) -> NDArray[np.float32]:
-    """The vectors of `rows`, none of them zero."""
-    vectors_ND = vectors.take(rows)
-    check_vectors(vectors_ND, vectors.encoder, sets.sentences, rows)
-    return vectors_ND

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.evaluation.retrieval import unit
+from distilbench.evaluation.faiss_codes import unit
 
 LEAST_RANK = 1.5
 LEAST_SHARE = 0.005

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from distilbench.choices import FAISS_KINDS, FaissKind
 from distilbench.errors import InputError
-from distilbench.evaluation.faiss_codes import Code, chain_of, copied, inner_of
-from distilbench.evaluation.retrieval import POINTS_PER_LIST, ivf_setting, unit
+from distilbench.evaluation.faiss_codes import Code, chain_of, copied, inner_of, unit
 from distilbench.records import IndexKind
 
 faiss: Any = typed_faiss  # its type stubs lack, or have otherwise, much of what is used here
 GPU_KINDS = ("flat", "ivf", "ivf-pq")
 """What FAISS has on GPUs; it has scalar quantisers there only below inverted lists, and graphs only as cuVS's own."""
+POINTS_PER_LIST = 39
+"""FAISS's own lower limit for training a list's centroid."""
 SQ_POINTS = 16_384
 """Training vectors for the ranges of "sq8"."""
 DIMENSIONS_PER_CODE = 8
@@ -81,6 +82,15 @@ class IndexSpec:
             codes = 2 ** code_bits(documents) if self.kind == "ivf-pq" else 1
             wanted = POINTS_PER_LIST * max(self.lists[0], codes)
         return min(documents, wanted)
+
+
+def ivf_setting(documents: int) -> tuple[int, int]:
+    """(nlist, nprobe): the power of two nearest 4 sqrt(documents), at least 39 documents a list; HPD's 5 probes per 1,024
+    lists, never under 5."""
+    nlist = 2 ** max(0, round(np.log2(4 * documents**0.5)))
+    while nlist > 1 and documents < nlist * POINTS_PER_LIST:
+        nlist //= 2
+    return nlist, min(nlist, max(5, round(5 * nlist / 1024)))
 
 
 def code_bits(documents: int) -> int:

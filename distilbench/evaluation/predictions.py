@@ -21,7 +21,6 @@ from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import Items
 from distilbench.storage.files import atomic_path
 
-KINDS = ("value", "gold")
 UNREADABLE = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError, EOFError, MemoryError, RuntimeError),
     *(BadZipFile, zlib.error),
@@ -49,8 +48,8 @@ class Predictions:
             np.savez(file, allow_pickle=False, **arrays)
 
     def _arrays(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        for split in ("test", "dev"):
-            for name, items in getattr(self, split).items():
+        for split, of_split in (("test", self.test), ("dev", self.dev)):
+            for name, items in of_split.items():
                 yield f"{split}/value/{name}", items.value_P
                 if items.gold_P is not None:
                     yield f"{split}/gold/{name}", items.gold_P
@@ -58,29 +57,26 @@ class Predictions:
     @staticmethod
     def load(path: Path) -> Predictions:
         """What `save` wrote."""
-        arrays: dict[str, dict[str, NDArray[Any]]] = {f"{s}/{kind}": {} for s in ("test", "dev") for kind in KINDS}
         try:
             with np.load(path, allow_pickle=False) as archive:
-                for key in archive.files:
-                    split, kind, name = key.split("/", 2)
-                    arrays[f"{split}/{kind}"][name] = _numbers(archive[key])
+                arrays = {key: _numbers(archive[key]) for key in archive.files}
+            found = Predictions(*(_items(arrays, split) for split in ("test", "dev")))
+            if strange := arrays.keys() - dict(found._arrays()).keys():
+                raise ValueError(f"{min(strange)}: expected values of test or dev, and gold scores of these")
         except UNREADABLE as error:
             raise InputError(f"{path}: not a file of predictions ({type(error).__name__}: {error})") from None
-        for split in ("test", "dev"):
-            values, golds = (arrays[f"{split}/{kind}"] for kind in KINDS)
-            for name, gold_P in golds.items():
-                if len(values.get(name, ())) != len(gold_P):
-                    raise InputError(
-                        f"{path}: {name}: {len(gold_P)} gold scores of {split}, expected one of each value"
-                    )
-        test, dev = (
-            {
-                name: Items(value_P, arrays[f"{split}/gold"].get(name))
-                for name, value_P in arrays[f"{split}/value"].items()
-            }
-            for split in ("test", "dev")
-        )
-        return Predictions(test, dev)
+        return found
+
+
+def _items(arrays: Mapping[str, NDArray[Any]], split: str) -> dict[str, Items]:
+    found = {}
+    for key, value_P in arrays.items():
+        if key.startswith(f"{split}/value/"):
+            gold_P = arrays.get(key.replace("/value/", "/gold/", 1))
+            if gold_P is not None and len(gold_P) != len(value_P):
+                raise ValueError(f"{key}: {len(value_P)} values and {len(gold_P)} gold scores, expected one of each")
+            found[key.removeprefix(f"{split}/value/")] = Items(value_P, gold_P)
+    return found
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[Any]:

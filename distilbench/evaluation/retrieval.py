@@ -1,38 +1,255 @@
-"""What every search with FAISS shares: unit vectors, depth, threads, timing, and how many lists IVF has."""
+"""Retrieval over documents read block by block: exact metrics, and what every kind of index costs and finds.
+
+The corpus may be larger than memory: a block is read and normalised once, added to every index and offered to the exact
+search, which keeps the best of each query. Peak memory is the indexes and a few blocks, or the training sample of one index
+where that is larger (39 vectors for each list: 16 % of a million documents, 6 % of ten million).
+
+Axes in names: N documents (of a block or sample), D dimensions, Q queries, R ranks (best first).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.choices import FAISS_KINDS, FaissKind
+from distilbench.data.corpus import RetrievalSet, Rows
+from distilbench.errors import InputError
+from distilbench.evaluation.bootstrap import resampled_mean
+from distilbench.evaluation.faiss_codes import Code, unit
+from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
+from distilbench.evaluation.ranking import gains, qrels_of, ranking_metrics
+from distilbench.evaluation.sts import Embed
+from distilbench.records import IndexCost, Metric, Score, Task
+
+PerQuery = dict[Metric, NDArray[np.float64]]
 DEPTH = 100
+THREADS = 1
+"""Threads of searches."""
 REPEATS = 3
 """Searches timed at most; the fastest counts."""
 ENOUGH_S = 2.0
 """After so many seconds of searches no more of them are timed: what takes long is not disturbed as a whole."""
-POINTS_PER_LIST = 39
-"""FAISS's own lower limit for training a list's centroid."""
+BLOCK = 16_384
+"""Documents read at a time: 50 MB at 768 dimensions."""
+RUN = 64
+"""Consecutive rows of a training sample, which is spread over the whole corpus. Opening a shard for each run of 16 took 15
+times as long as reading all 200,000 rows."""
+LEAST_NORM = 1e-15
+"""Below it the squares of float32 lose digits, then vanish."""
 
 
-def unit(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows of norm 1 (zero rows stay zero), so that inner product is cosine."""
-    norms = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return np.divide(vectors_ND, norms, out=np.zeros_like(vectors_ND), where=norms > 0)
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a retrieval set: the first `width` dimensions of the vectors of the rows `positions`."""
+
+    take: Embed
+    positions: Rows
+    width: int
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.positions)
+
+    def block(self, start: int, stop: int) -> NDArray[Any]:
+        """The vectors of documents `start` to `stop` - 1; a document may be asked for more than once."""
+        return self.take(self.positions[start:stop])[:, : self.width]
 
 
-def ivf_setting(documents: int) -> tuple[int, int]:
-    """(nlist, nprobe): the power of two nearest 4 sqrt(documents), at least 39 documents a list; HPD's 5 probes per 1,024
-    lists, never under 5."""
-    nlist = 2 ** max(0, round(np.log2(4 * documents**0.5)))
-    while nlist > 1 and documents < nlist * POINTS_PER_LIST:
-        nlist //= 2
-    return nlist, min(nlist, max(5, round(5 * nlist / 1024)))
+@dataclass(frozen=True, eq=False)
+class RetrievalResult:
+    """`per_query` (0 to 1, a value for each query) is of the exact search by float32 inner products, `by_code` of the index
+    of each code.
+
+    `costs` are in the order of the kinds asked for, the codes after them; `notes` say what is left out and why.
+    """
+
+    costs: list[IndexCost]
+    per_query: PerQuery
+    by_code: dict[str, PerQuery]
+    notes: list[str]
+
+
+def retrieval_task_scores(task: RetrievalSet, per_query: PerQuery, kind: Task = "retrieval") -> list[Score]:
+    """The means over queries x 100, with their bootstrap intervals."""
+    common = {"task": kind, "set": task.name, "split": task.split, "variant": "all"}
+    scores = []
+    for metric, value_Q in per_query.items():
+        resampled = resampled_mean(value_Q)
+        described = {"metric": metric, "value": resampled.value, "n": len(value_Q), **resampled.interval._asdict()}
+        scores.append(Score.model_validate({**common, **described}))
+    return scores
+
+
+def evaluate_retrieval(
+    documents: Documents,
+    queries_QD: NDArray[Any],
+    task: RetrievalSet,
+    kinds: Sequence[FaissKind | IndexSpec] = FAISS_KINDS,
+    codes: Sequence[Code] = (),
+    block: int = BLOCK,
+) -> RetrievalResult:
+    """Search the documents exactly and by each of `kinds` and `codes`.
+
+    A recall whose k is not below the number of documents is left out, and noted: any encoder would have 100. An index is
+    searched for the first min(100, documents) of all queries, up to three times; the fastest counts. Its build time is
+    training and adding, without reading and normalising.
+    """
+    where = f"{task.name} ({task.split})"
+    specs = [(IndexSpec(kind) if isinstance(kind, str) else kind).resolved(documents.rows) for kind in kinds]
+    reader = _Reader(documents, where)
+    queries_QD = _checked_unit(queries_QD, 0, f"{where}: query")
+    with faiss_threads(THREADS):
+        started = [_started(spec, reader) for spec in specs]
+        started += [(_coded(code, documents.rows), 0.0) for code in codes]
+        indexes = [index for index, _ in started]
+        exact_QR, adding = _filled(reader, indexes, queries_QD, block)
+        measured = [
+            _cost(task, index, exact_QR, queries_QD, training + added)
+            for (index, training), added in zip(started, adding, strict=True)
+        ]
+    per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), where, documents.rows)
+    by_code: dict[str, PerQuery] = {
+        code.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
+        for code, (_, values) in zip(codes, measured[len(specs) :], strict=True)
+    }
+    return RetrievalResult([cost for cost, _ in measured], per_query, by_code, notes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """Checked unit vectors of the documents."""
+
+    documents: Documents
+    where: str
+
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        return _checked_unit(self.documents.block(start, stop), start, f"{self.where}: document")
+
+    def blocks(self, block: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """All documents: where a block begins, and its rows."""
+        for start in range(0, self.documents.rows, block):
+            yield start, self.block(start, min(start + block, self.documents.rows))
+
+    def sample(self, rows: int) -> NDArray[np.float32]:
+        """`rows` documents in runs spread evenly over all."""
+        out_ND = np.empty((rows, self.documents.width), dtype=np.float32)
+        runs = -(-rows // RUN)
+        spread = runs * RUN <= self.documents.rows
+        starts = np.linspace(0, self.documents.rows - RUN, runs).astype(int) if spread else RUN * np.arange(runs)
+        for at, start in zip(range(0, rows, RUN), starts.tolist(), strict=True):
+            size = min(RUN, rows - at)
+            out_ND[at : at + size] = self.block(start, start + size)
+        return out_ND
+
+
+def _checked_unit(rows_ND: NDArray[Any], first: int, what: str) -> NDArray[np.float32]:
+    """Rows of norm 1, which are numbers `first` and on of all `what`."""
+    with np.errstate(over="ignore"):
+        float_ND = np.asarray(rows_ND, dtype=np.float32)
+        norm_N = np.linalg.norm(float_ND, axis=1)
+    bad_N = np.flatnonzero(~((norm_N >= LEAST_NORM) & (norm_N < np.inf)))
+    if len(bad_N):
+        i = bad_N[0]
+        strange_D = np.flatnonzero(~np.isfinite(float_ND[i]))
+        problem = f"dimension {strange_D[0]} is {rows_ND[i][strange_D[0]]}" if len(strange_D) else f"norm {norm_N[i]:g}"
+        raise InputError(f"{what} {first + i}: {problem}, expected finite float32 numbers, not all 0")
+    return unit(float_ND)
+
+
+def _started(spec: IndexSpec, reader: _Reader) -> tuple[DocumentIndex, float]:
+    """The trained, empty index, and the seconds of training."""
+    sample_ND = reader.sample(spec.training_rows(reader.documents.rows))
+    began = time.perf_counter()
+    index = document_index(spec, reader.documents.width, reader.documents.rows, sample_ND, on_gpu=True)
+    return index, time.perf_counter() - began
+
+
+def _coded(code: Code, documents: int) -> DocumentIndex:
+    """An exhaustive index of a code."""
+    return document_index(IndexSpec("flat"), code.width, documents, np.empty((0, 0), dtype=np.uint8), code)
+
+
+def _filled(
+    reader: _Reader, indexes: Sequence[DocumentIndex], queries_QD: NDArray[np.float32], block: int
+) -> tuple[NDArray[np.int64], list[float]]:
+    """Adds all documents to the indexes: the exact best of each query, Q x R, and the seconds of adding to each.
+
+    The exact search takes the mean of the first block from all documents: that moves every inner product of a query alike,
+    and leaves float32 the digits that tell crowded vectors apart.
+    """
+    seconds = [0.0] * len(indexes)
+    origin_D: NDArray[np.float32] | None = None
+    best = faiss.ResultHeap(len(queries_QD), min(DEPTH, reader.documents.rows), keep_max=True)
+    for start, block_ND in reader.blocks(block):
+        for i, index in enumerate(indexes):
+            began = time.perf_counter()
+            index.add(block_ND)
+            seconds[i] += time.perf_counter() - began
+        if origin_D is None:
+            origin_D = block_ND.mean(axis=0, dtype=np.float64).astype(np.float32)
+        block_ND -= origin_D
+        similarity_QR, found_QR = faiss.knn(
+            queries_QD, block_ND, min(best.k, len(block_ND)), faiss.METRIC_INNER_PRODUCT
+        )
+        best.add_result(similarity_QR, found_QR + start)
+        del block_ND  # before the next one is read
+    best.finalize()
+    return best.I, seconds
+
+
+def _cost(
+    task: RetrievalSet,
+    index: DocumentIndex,
+    exact_QR: NDArray[np.int64],
+    queries_QD: NDArray[np.float32],
+    build_s: float,
+) -> tuple[IndexCost, PerQuery]:
+    """The cost, and the metrics of what it found."""
+    queries, depth = exact_QR.shape
+    found_QR, search_s = timed(index.search, queries_QD, depth)
+    values = ranking_metrics(found_QR, task.relevant, task.grades)
+    overlap_QR = gains(found_QR[:, :10], qrels_of(tuple(exact_QR[:, :10])))
+    nlist, nprobe = index.spec.lists or (None, None)
+    cost = IndexCost(
+        set=task.name,
+        split=task.split,
+        kind=index.kind,
+        nlist=nlist,
+        nprobe=nprobe,
+        documents=len(task.documents),
+        queries=queries,
+        build_s=build_s,
+        bytes=serialised_bytes(index),
+        ms_per_1000_queries=1e6 * search_s / queries,
+        threads=THREADS,
+        device=index.device,
+        setting=index.setting,
+        mrr10=100 * float(values["mrr@10"].mean()),
+        recall100=100 * float(values["recall@100"].mean()),
+        overlap10_with_flat=100 * float(overlap_QR.sum()) / exact_QR[:, :10].size,
+    )
+    return cost, values
+
+
+def _told(values: PerQuery, where: str, documents: int) -> tuple[PerQuery, list[str]]:
+    """Without the recalls that every encoder would have, and a note for each."""
+    trivial = [m for m in values if m.startswith("recall@") and int(m.removeprefix("recall@")) >= documents]
+    notes = [
+        f"{where}: {metric} is left out: with {documents} documents it is 100 whatever their order"
+        for metric in trivial
+    ]
+    if documents <= DEPTH:
+        notes.append(f"{where}: recall100 of an index's cost is within its first {documents}, all documents")
+    return {metric: value_Q for metric, value_Q in values.items() if metric not in trivial}, notes
 
 
 @contextmanager
@@ -44,21 +261,6 @@ def faiss_threads(threads: int) -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(before)
-
-
-@contextmanager
-def quick_clustering() -> Iterator[None]:
-    """FAISS compares few narrow vectors with centroids by matrix products within the block.
-
-    Left alone, FAISS 1.15 does so from 128,000 numbers on (20,000 vectors of 7 dimensions), and below them pair by pair,
-    which takes ten times as long.
-    """
-    before = faiss.cvar.distance_compute_blas_threshold
-    faiss.cvar.distance_compute_blas_threshold = 1
-    try:
-        yield
-    finally:
-        faiss.cvar.distance_compute_blas_threshold = before
 
 
 def timed(search: Callable[..., NDArray[np.int64]], *arguments: Any) -> tuple[NDArray[np.int64], float]:

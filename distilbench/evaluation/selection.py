@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import ClassificationSet, PairTask, RetrievalSet, Rows, StsSet
-from distilbench.evaluation.classification import CROSS_VALIDATED_C, pair_features
-from distilbench.evaluation.logistic import Logistic, Problem
-from distilbench.evaluation.pair_probe import probe
+from distilbench.data.corpus import RetrievalSet, Rows, StsSet
+from distilbench.evaluation.bootstrap import Resampled, mean_of, resampled_correlation, resampled_mean
+from distilbench.evaluation.faiss_codes import unit
 from distilbench.evaluation.ranking import ranking_metrics
-from distilbench.evaluation.retrieval import DEPTH, unit
-from distilbench.evaluation.statistics import Resampled, mean_of, resampled_correlation, resampled_mean
+from distilbench.evaluation.retrieval import DEPTH
 from distilbench.evaluation.sts import Embed, cosine, spearman
 from distilbench.records import Score
 from distilbench.selection import STS, Kind, Part, Selection
@@ -69,7 +67,7 @@ class HeldOutSet:
     cosine_P: NDArray[np.float64]
 
 
-JudgedSet = StsSet | RetrievalSet | HeldOutSet | ClassificationSet | PairTask
+JudgedSet = StsSet | RetrievalSet | HeldOutSet
 """A set that students are selected by: a part of a dev set, or held-out sentences."""
 
 
@@ -82,10 +80,6 @@ def columns_of(judged: JudgedSet) -> list[Rows]:
             return [judged.queries, judged.documents]
         case HeldOutSet():
             return [judged.rows]
-        case ClassificationSet():
-            return list(judged.texts)
-        case PairTask():
-            return [side for split in judged.splits.values() for side in (split.left_P, split.right_P)]
 
 
 def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
@@ -100,13 +94,6 @@ def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str) -> l
             return [mean_of_items(f"retrieval/{judged.name}/{metric}", value_Q)]
         case HeldOutSet():
             return _fidelity(judged, stored, as_query)
-        case ClassificationSet():
-            return [mean_of_items(f"classification/{judged.name}/accuracy", _classified(judged, stored))]
-        case PairTask():
-            probed, name = probe(stored, judged), f"pair-probe/{judged.name}"
-            if judged.kind == "regression":
-                return [rank_correlation(f"{name}/spearman", probed.predicted_P, probed.target_P)]
-            return [mean_of_items(f"{name}/accuracy", probed.predicted_P == probed.target_P)]
 
 
 def _fidelity(held: HeldOutSet, stored: Embed, as_query: Embed) -> list[Measured]:
@@ -120,16 +107,6 @@ def _fidelity(held: HeldOutSet, stored: Embed, as_query: Embed) -> list[Measured
         mean_of_items(f"fidelity/{OWN_TEXT}/overlap@10", kept_N),
         rank_correlation(f"fidelity/{OWN_TEXT}/spearman", similarity_P, held.cosine_P),
     ]
-
-
-def _classified(judged: ClassificationSet, stored: Embed) -> NDArray[np.bool_]:
-    """Which dev examples are right by the penalty that is best there, as in the records."""
-    sides = [stored(rows) for rows in judged.texts]
-    features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
-    train_N = judged.split_N == "train"
-    problems = [Problem(train_N, c) for c in CROSS_VALIDATED_C]
-    right_PN = (Logistic(features_ND, judged.class_N).predict(problems) == judged.class_N)[:, ~train_N]
-    return np.asarray(right_PN[int(np.argmax(right_PN.mean(axis=1)))])
 
 
 def nearest(queries_QD: NDArray[np.float32], documents_ND: NDArray[np.float32], depth: int) -> NDArray[np.int64]:

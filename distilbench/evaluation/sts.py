@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from distilbench.data.corpus import Rows, StsSet
-from distilbench.evaluation.statistics import Resampled, mean_of, resampled_correlation
+from distilbench.evaluation.bootstrap import Resampled, mean_of, resampled_correlation
 from distilbench.records import Score
 
 Embed = Callable[[Rows], NDArray[np.float32]]

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import ClassificationSet, PairSplit, PairTask, RetrievalSet, StsSet
+from distilbench.data.corpus import PairSplit, PairTask, RetrievalSet, StsSet
 from distilbench.evaluation.selection import HeldOutSet, SelectionSets
 from distilbench.selection import Part, Selection
 
 Keep = Callable[[str, NDArray[Any]], object]
 Take = Callable[[str], NDArray[Any]]
 
-_SETS = (StsSet, RetrievalSet, HeldOutSet, ClassificationSet, PairSplit, PairTask)
+_SETS = (StsSet, RetrievalSet, HeldOutSet, PairSplit, PairTask)
 CLASSES = {c.__name__: c for c in (*_SETS, SelectionSets, Selection, Part)}
 """The data classes that are written, of arrays, tuples, mappings and plain values."""
 

@@ -25,7 +25,6 @@ from distilbench.encoders.encoder import (
     EncoderSpec,
     default_device,
     readable_tokenizer,
-    transformer_config,
     transformer_folder,
 )
 from distilbench.encoders.pair_head import OUTPUTS, unit_target
@@ -36,7 +35,7 @@ from distilbench.prepare.prepared import LOGITS
 from distilbench.records import Score
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
-from distilbench.storage.files import fingerprint, remove_folder, write_json
+from distilbench.storage.files import fingerprint, read_json_object, remove_folder, write_json
 from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
     if not folder.is_dir():
         raise InputError(f"{what}: no such folder; expected a Hugging Face folder of a sequence classification model")
     EncoderSpec(str(folder.absolute())).folder()  # config and weights are there
-    columns = _columns(what, transformer_config(folder), task)
+    columns = _columns(what, read_json_object(folder / "config.json", "expected a Hugging Face model's"), task)
     readable_tokenizer(str(folder), what)
     model = _load(str(folder), what, device)
     if missing := _drawn(model, folder / "model.safetensors"):

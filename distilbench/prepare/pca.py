@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.calibration import sample
+from distilbench.data.sampling import sample
 from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
 from distilbench.storage.store import ArtifactStore
 

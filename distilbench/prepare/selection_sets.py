@@ -8,11 +8,11 @@ and its cosines of pairs, half of them of neighbours (near) and half of any two 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from distilbench.data.corpus import ClassificationSet, Corpus, HeldOut, PairSplit, PairTask, RetrievalSet, StsSet
+from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, StsSet
 from distilbench.evaluation.selection import HeldOutSet, JudgedSet, SelectionSets, neighbours
 from distilbench.evaluation.sts import Embed, cosine
 from distilbench.prepare.nearest import nearest_documents
@@ -22,8 +22,6 @@ from distilbench.selection import STS, Kind, Part, Selection
 QUERIES, DOCUMENTS = 500, 4_000
 """Of each retrieval dev set: some seconds of encoding at a rung, as STS-B dev has (3,000 sentences)."""
 NEIGHBOURS = 10
-EXAMPLES = 2_000
-"""Examples of a classification set or a pair task to train a regression on, and as many to judge it on."""
 FIDELITY = Selection((Part("fidelity", "fidelity"),))
 
 
@@ -57,11 +55,6 @@ def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> Iterable[JudgedSet]:
         return dev_sets(corpus)
     if kind == "retrieval":
         return (search_set(s, teacher) for s in corpus.retrieval if s.split == "dev")
-    if kind == "classification":
-        return (judged for s in corpus.classification if (judged := labelled_set(s)) is not None)
-    if kind == "pairs":
-        tasks = {task.name: task for task in (*corpus.pair_tasks, *corpus.probed)}
-        return (few_pairs(task) for task in tasks.values() if {"train", "dev"} <= task.splits.keys())
     return (held_out_set(held, teacher) for held in corpus.held_out if held.split == "dev")
 
 
@@ -97,34 +90,3 @@ def held_out_set(held: HeldOut, teacher: Embed) -> HeldOutSet:
     far = (left + rng.integers(1, n, size=n)) % n
     pairs = np.concatenate([left, left]), np.concatenate([near, far])
     return HeldOutSet(held.rows, near_NK, *pairs, cosine(vectors_ND[pairs[0]], vectors_ND[pairs[1]]))
-
-
-def labelled_set(task: ClassificationSet, most: int = EXAMPLES) -> ClassificationSet | None:
-    """Training and dev examples of a set; without a dev split of its own every fifth training example is dev's. None of a set
-    that is cross-validated as a whole, and of no test example."""
-    if (task.split_N == "train").all():
-        return None
-    split_N = task.split_N.copy()
-    train = np.flatnonzero(split_N == "train")
-    if not (split_N == "dev").any():
-        split_N[train[::5]] = "dev"
-    rng, kept = np.random.default_rng(0), []
-    for name in ("train", "dev"):
-        rows = np.flatnonzero(split_N == name)
-        kept.append(rows if len(rows) <= most else rng.choice(rows, most, replace=False))
-    rows = np.sort(np.concatenate(kept))
-    return replace(
-        task, texts=tuple(side[rows] for side in task.texts), class_N=task.class_N[rows], split_N=split_N[rows]
-    )
-
-
-def few_pairs(task: PairTask, most: int = EXAMPLES) -> PairTask:
-    """Some training and dev pairs of a task, and no test pair."""
-
-    def part(split: PairSplit) -> PairSplit:
-        if len(split.target_P) <= most:
-            return split
-        kept = np.sort(np.random.default_rng(0).choice(len(split.target_P), most, replace=False))
-        return PairSplit(split.left_P[kept], split.right_P[kept], split.target_P[kept])
-
-    return replace(task, splits={name: part(task.splits[name]) for name in ("train", "dev")})

@@ -122,12 +122,8 @@ def _dev(present: Iterable[Key], selection: Selection) -> Column:
 
 
 def _tested(present: Iterable[Key], part: Part) -> list[tuple[Key, ...]]:
-    """The test scores of a part; of a pair task what the encoder's own pair head says, where it has one."""
-    if part.kind != "pairs":
-        return [(key,) for key in present if (key[0], key[2], key[3]) == (part.kind, "test", part.metric)]
-    tasks = ("pairs", "pair-probe")
-    names = dict.fromkeys(name for task, name, split, _ in present if task in tasks and split == "test")
-    return [tuple((t, name, "test", m) for t in tasks for m in ("accuracy", "spearman")) for name in names]
+    """The test scores of a part."""
+    return [(key,) for key in present if (key[0], key[2], key[3]) == (part.kind, "test", part.metric)]
 
 
 def _on_dev(present: Iterable[Key], part: Part) -> list[tuple[Key, ...]]:

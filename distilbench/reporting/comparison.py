@@ -200,8 +200,7 @@ def items_of(predictions: Predictions, selection: Selection, split: Split) -> di
 
 def _names_of(kept: Iterable[str], part: Part, split: Split) -> list[str]:
     """The sets of a part; of STS on dev those that a mix has measured ("sts/SET"), else the groups that select."""
-    task = "pair-probe" if part.kind == "pairs" else part.kind
-    names = [name for name in kept if name.startswith(f"{task}/")]
+    names = [name for name in kept if name.startswith(f"{part.kind}/")]
     if part.kind == "retrieval":
         return [name for name in names if name.endswith(f"/{part.metric}")]
     if part.kind != "sts" or split == "test":

@@ -106,7 +106,7 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
     seed: int = option("Fixes everything random.", 0, ge=0)
     tasks: Tasks = tasks_option(SWEPT_TASKS, RESULTS)
     select: Annotated[str | None, AfterValidator(_measure)] = option(
-        "What students are selected by: sts, retrieval (nDCG@10; or mrr@10, recall@100, ...), classification, pairs, "
+        "What students are selected by: sts, retrieval (nDCG@10; or mrr@10, recall@100, ...), "
         "fidelity (to the teacher, without labels), or a mix such as retrieval=0.7,sts=0.3; default: what the data has.",
         None,
     )

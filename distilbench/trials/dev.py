@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.codes import CODE_OF_BITS, code_of, family_of, stored_bytes
-from distilbench.data.calibration import calibration_rows
+from distilbench.data.sampling import calibration_rows
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.geometry import geometry
 from distilbench.evaluation.selection import total

@@ -15,17 +15,16 @@ from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.run_copy import active_copy
 from distilbench.codes import FAISS_PEER, code_of, family_of
-from distilbench.data.calibration import CALIBRATION, CODEBOOK_ROWS, calibration_rows
-from distilbench.data.corpus import Corpus, Rows
+from distilbench.data.corpus import Corpus
+from distilbench.data.sampling import CALIBRATION, CODEBOOK_ROWS, calibration_rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import describe_student, with_encoder
-from distilbench.evaluation.encoders import RetrievalOptions, TaskScores, Vectors, check_vectors, encoder_rows
+from distilbench.evaluation.encoders import Vectors, check_vectors, encoder_rows, evaluation_rows
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
-from distilbench.evaluation.sets import EvaluationSets, sets_of_corpus
-from distilbench.evaluation.sts import Embed, from_rows
+from distilbench.evaluation.sts import from_rows
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
@@ -43,7 +42,7 @@ from distilbench.storage.files import fingerprint, write_json
 
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
-SEARCHING = RetrievalOptions((IndexSpec("flat"), IndexSpec("ivf")))
+INDEXES = (IndexSpec("flat"), IndexSpec("ivf"))
 """The indexes of a run's rows, beside those of their codes."""
 ENCODED = "encoded.json"
 SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")
@@ -175,32 +174,6 @@ def encode_teacher(prepared: Prepared, corpus: Corpus, calibrated: int | None = 
     return Encoded(take(evaluation_rows(corpus)), take(calibration_rows(prepared.train, calibrated)))
 
 
-def evaluation_rows(corpus: Corpus) -> Rows:
-    """The distinct rows that any evaluation set of the corpus uses, rising; `Corpus.of_tasks` leaves sets out."""
-    sides = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
-    sides += [side for t in corpus.retrieval for side in (t.queries, t.documents)]
-    sides += [side for labelled in corpus.classification for side in labelled.texts]
-    sides += [held.rows for held in corpus.held_out]
-    sides += [side for t in corpus.probed for s in t.splits.values() for side in (s.left_P, s.right_P)]
-    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sides]))
-
-
-@dataclass(frozen=True)
-class _Documents:
-    """The documents of a retrieval set, taken from an encoder's vectors block by block."""
-
-    take: Embed
-    positions: Rows
-    width: int
-
-    @property
-    def rows(self) -> int:
-        return len(self.positions)
-
-    def block(self, start: int, stop: int) -> NDArray[np.float32]:
-        return self.take(self.positions[start:stop])
-
-
 @dataclass(frozen=True)
 class Scoring:
     """What every candidate of a run is scored on."""
@@ -227,7 +200,7 @@ def score_candidate(
     scored, whole = corpus.of_tasks(scoring.tasks), encoded.vectors_ND.shape[1]
     take = from_rows(evaluation_rows(scored), encoded.vectors_ND)
     name = candidate.configuration or candidate.identity(prepared, corpus, whole, "float32")["label"]
-    vectors = Vectors(name, whole, take, [_Documents(take, t.documents, whole) for t in scored.retrieval])
+    vectors = Vectors(name, whole, take)
     if set(kinds) - {"float32"}:
         rows = calibration_rows(prepared.train, len(encoded.calibration_ND))
         check_vectors(encoded.calibration_ND, name, corpus.sentences, rows)
@@ -248,9 +221,10 @@ def score_candidate(
         folder = model / f"d{width}" if model and len(widths) > 1 else model
         return [_code(candidate, encoded, kind, width, folder) for kind in kinds_for(kinds, width)]
 
-    sets = replace(sets_of_corpus(scored), judged=prepared.judged, tested=prepared.tested)
+    of_splits = zip(SPLITS, (prepared.judged, prepared.tested), strict=True)
+    judged = {split: sets for split, sets in of_splits if sets}
     records = []
-    for row in encoder_rows(vectors, sets, widths, codes_of, SEARCHING, lambda: TaskScores(list(encoded.task_scores))):
+    for row in encoder_rows(vectors, scored, widths, codes_of, INDEXES, judged):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
             continue  # they are the teacher's
         whole_row = (row.width, row.quantisation) == (whole, "float32")
@@ -258,7 +232,7 @@ def score_candidate(
             **candidate.identity(prepared, corpus, row.width, row.quantisation, scoring.tasks),
             **of_candidate,
             bytes_per_vector=row.bytes_per_vector,
-            scores=[*row.scores, *(asymmetric if whole_row else ())],
+            scores=[*row.scores, *((*encoded.task_scores, *asymmetric) if whole_row else ())],
             indexes=row.indexes,
             notes=row.notes,
         )
@@ -283,12 +257,8 @@ def asymmetric_scores(vectors: Vectors, prepared: Prepared, corpus: Corpus) -> l
     """
     if not corpus.retrieval or vectors.width != prepared.vectors.width:
         return []
-    documents = [_Documents(prepared.vectors.take, t.documents, vectors.width) for t in corpus.retrieval]
-    sets = sets_of_corpus(corpus)
-    searches = EvaluationSets(corpus.sentences, searches=sets.searches, queries=sets.queries)
-    by_teacher = replace(vectors, documents=documents, documents_by=prepared.teacher.title)
-    flat = RetrievalOptions((IndexSpec("flat"),))
-    rows = encoder_rows(by_teacher, searches, [vectors.width], lambda _: (), flat, TaskScores)
+    by_teacher = replace(vectors, take_documents=prepared.vectors.take, documents_by=prepared.teacher.title)
+    rows = encoder_rows(by_teacher, corpus.of_tasks(("retrieval",)), [vectors.width], lambda _: (), [IndexSpec("flat")])
     return [score for row in rows for score in row.scores if score.task == "asymmetric"]
 
 

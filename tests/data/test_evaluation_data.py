@@ -11,12 +11,12 @@ import pytest
 from samples import make_data, write_tsv
 
 from distilbench.choices import EVERY_TASK
-from distilbench.data import calibration as module
+from distilbench.data import sampling as module
 from distilbench.data.about import DEMONSTRATION
-from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
+from distilbench.data.corpus import Corpus
+from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.errors import InputError
-from distilbench.storage.store import ArtifactStore
 
 ALL = Limits(None, None, None)
 SCORED = ["sentence1", "sentence2", "score"]
@@ -50,48 +50,41 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "small"
 
 
-def read(root: Path, kinds: Sequence[str] = EVERY_TASK, limits: Limits = ALL) -> EvaluationData:
-    return evaluation_data(root, kinds, limits, ArtifactStore(root.with_name(root.name + "-store")))
+def read(root: Path, kinds: Sequence[str] = EVERY_TASK, limits: Limits = ALL) -> Corpus:
+    return evaluation_corpus(root, kinds, limits)
 
 
-def read_built_in(store: Path, kinds: Sequence[str] = EVERY_TASK) -> EvaluationData:
-    return evaluation_data(DEMONSTRATION, kinds, ALL, ArtifactStore(store))
-
-
-def kinds_of(data: EvaluationData) -> set[str]:
-    own = data.corpus
-    sets = {"sts": own.sts, "classification": own.classification, "retrieval": data.searches, "pairs": own.pair_tasks}
+def kinds_of(data: Corpus) -> set[str]:
+    sets = {"sts": data.sts, "classification": data.classification, "retrieval": data.retrieval, "pairs": data.probed}
     return {kind for kind, found in sets.items() if found}
 
 
-def calibration(data: EvaluationData) -> list[str]:
-    return [data.corpus.sentences[row] for row in data.corpus.train]
+def calibration(data: Corpus) -> list[str]:
+    return [data.sentences[row] for row in data.train]
 
 
-def asked(data: EvaluationData) -> set[str]:
-    """The sentences that a set asks about, as `EvaluationData` says."""
-    corpus = data.corpus
+def asked(corpus: Corpus) -> set[str]:
+    """The sentences that a set asks about."""
     rows = [side for sts in corpus.sts for side in (sts.left_P, sts.right_P)]
     rows += [side for task in corpus.classification for side in task.texts]
-    for task in corpus.pair_tasks:
+    for task in corpus.probed:
         rows += [side for name, s in task.splits.items() if name != "train" for side in (s.left_P, s.right_P)]
-    return {corpus.sentences[row] for row in np.concatenate([*rows, *data.queries])}
+    return {corpus.sentences[row] for row in np.concatenate([*rows, *(task.queries for task in corpus.retrieval)])}
 
 
 def test_all_kinds(folder: Path) -> None:
     data = read(folder)
-    assert kinds_of(data) == set(EVERY_TASK) and data.corpus.name == "small" and not data.corpus.demonstration
-    assert sorted((sts.name, sts.split) for sts in data.corpus.sts) == [
+    assert kinds_of(data) == set(EVERY_TASK) and data.name == "small" and not data.demonstration
+    assert sorted((sts.name, sts.split) for sts in data.sts) == [
         ("STS12.MSRpar", "test"),
         ("STS12.OnWN", "test"),
         ("STSB", "dev"),
         ("STSB", "test"),
     ]
-    assert [task.name for task in data.corpus.classification] == ["MR", "TREC"]
-    assert [task.name for task in data.corpus.pair_tasks] == ["MRPC"]
-    [search], [queries] = data.searches, data.queries
-    assert [data.corpus.sentences[row] for row in queries] == list(search.queries)
-    assert not any(len(part) for part in (data.corpus.pairs_P2, data.corpus.triplets_T3))
+    assert [task.name for task in data.classification] == ["MR", "TREC"]
+    assert [task.name for task in data.probed] == ["MRPC"]
+    assert [(task.name, task.split) for task in data.retrieval] == [("quora", "dev")]
+    assert not any(len(part) for part in (data.pairs_P2, data.triplets_T3, data.pair_tasks))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +102,7 @@ def test_only_the_kinds_asked_for_are_read(folder: Path, kinds: tuple[str, ...])
         (folder / files[kind]).write_text("neither header nor rows\n")
     data = read(folder, kinds)
     assert kinds_of(data) == set(kinds)
-    told = "\n".join((*data.corpus.found, *data.corpus.missing))
+    told = "\n".join((*data.found, *data.missing))
     for kind, name in (
         ("sts", "sts/STS12"),
         ("classification", "sc/"),
@@ -120,7 +113,7 @@ def test_only_the_kinds_asked_for_are_read(folder: Path, kinds: tuple[str, ...])
 
 
 def test_missing_sets_are_told(folder: Path) -> None:
-    missing = set(read(folder).corpus.missing)
+    missing = set(read(folder).missing)
     assert {
         "sts/STS13",
         "sts/SICK.test",
@@ -136,7 +129,7 @@ def test_missing_sets_are_told(folder: Path) -> None:
     } <= missing
     assert not {"sc/MR.tsv", "sts/STS12", "quora retrieval, dev (queries and qrels)"} & missing
     shutil.rmtree(folder / "quora")
-    missing = set(read(folder).corpus.missing)
+    missing = set(read(folder).missing)
     assert any(line.startswith("a retrieval set (") for line in missing)
     assert "pair task QQP: quora/pairs.tsv with rows of split train" in missing
 
@@ -147,12 +140,17 @@ def training_pairs(folder: Path) -> set[str]:
     return {side for one, two, duplicate, split in rows if (duplicate, split) == ("1", "train") for side in (one, two)}
 
 
+def query_of(folder: Path) -> str:
+    data = read(folder, ["retrieval"])
+    return data.sentences[data.retrieval[0].queries[4]]
+
+
 def test_calibration_is_of_training_text_that_codes_are_not_scored_on(folder: Path) -> None:
     path = folder / "unlabeled" / "sentences.tsv"
     before = path.read_text().splitlines()[1:]
     everything = asked(read(folder, ["sts", "retrieval"]))
     leaks = sorted(everything)[::7]
-    leaks += [read(folder, ["retrieval"]).searches[0].queries[4], read(folder, ["sts"]).corpus.sentences[0]]
+    leaks += [query_of(folder), read(folder, ["sts"]).sentences[0]]
     assert set(leaks) <= everything
     # One sentence of each kind of set that is scored in float32 alone.
     labelled = ["mr sentence 3", "trec test sentence 1", "mrpc dev two 2", "mrpc train two 2"]
@@ -163,9 +161,9 @@ def test_calibration_is_of_training_text_that_codes_are_not_scored_on(folder: Pa
     expected = {*allowed, *training_pairs(folder)}
     assert set(calibration(data)) == expected and len(calibration(data)) == len(expected) > len(before) + 2
     assert not everything & set(calibration(data))
-    assert f"quantisers are calibrated on {len(expected)} sentences of the folder's training text" in data.corpus.found
+    assert f"quantisers are calibrated on {len(expected)} sentences of the folder's training text" in data.found
     # A sentence that another kind of set asks about is no question where that kind is not evaluated.
-    query = read(folder, ["retrieval"]).searches[0].queries[4]
+    query = query_of(folder)
     assert query in calibration(read(folder, ["sts"])) and query not in calibration(data)
 
 
@@ -186,22 +184,19 @@ def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: 
         (folder / "unlabeled").mkdir()
         (folder / "unlabeled" / "all.txt").write_text("\n".join(sorted(asked(read(folder, ["sts"])))[:2]) + "\n")
     data = read(folder)
-    built_in = read_built_in(tmp_path, ["sts"])
+    built_in = read(DEMONSTRATION, ["sts"])
     assert set(calibration(data)) == set(calibration(built_in))
     assert 1000 < len(calibration(data)) <= module.CALIBRATION
     told = f"quantisers are calibrated on {len(calibration(data)):,} sentences of the demonstration"
-    assert told in data.corpus.found
+    assert told in data.found
 
 
 def test_built_in_data(tmp_path: Path) -> None:
-    data = read_built_in(tmp_path)
-    assert kinds_of(data) == {"sts", "retrieval", "pairs"} and data.corpus.demonstration
-    assert data.corpus.missing == ()
+    data = read(DEMONSTRATION)
+    assert kinds_of(data) == {"sts", "retrieval", "pairs"} and data.demonstration
+    assert data.missing == ()
     assert not asked(data) & set(calibration(data))
-    for search, rows in zip(data.searches, data.queries, strict=True):
-        assert [data.corpus.sentences[row] for row in rows] == list(search.queries)
-        assert len(search.documents) > max(int(own.max()) for own in search.relevant)
-    assert data.fingerprint != read_built_in(tmp_path, ["sts"]).fingerprint
+    assert data.fingerprint != read(DEMONSTRATION, ["sts"]).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -256,13 +251,13 @@ def test_the_digest_of_an_sts_set_is_the_same_wherever_it_is(folder: Path, tmp_p
     write_tsv(other / "sts" / "A.tsv", SCORED, rows)  # comes first: the rows of the shared sets are other ones
     one, two = read(folder, ["sts"]), read(other, ["sts"])
     assert one.fingerprint != two.fingerprint
-    first, second = one.corpus.sts_digests, two.corpus.sts_digests
+    first, second = one.sts_digests, two.sts_digests
     assert {*first} == {"STS12/test", "STSB/dev", "STSB/test"} and {*second} == {*first, "A/test"}
     assert [name for name in first if first[name] == second[name]] == ["STS12/test", "STSB/dev"]
-    assert read(folder).corpus.sts_digests == first  # other kinds do not matter
+    assert read(folder).sts_digests == first  # other kinds do not matter
     for old, new in (("\n", "\none more\tpair\t2.5\n"), ("more\tpair", "less\tpair"), ("2.5", "2.6")):
         replaced(other / "sts" / "STS12.OnWN.tsv", old, new)
-        changed = read(other, ["sts"]).corpus.sts_digests["STS12/test"]
+        changed = read(other, ["sts"]).sts_digests["STS12/test"]
         assert changed not in (first["STS12/test"], second["STS12/test"])
         second["STS12/test"] = changed
 
@@ -278,12 +273,11 @@ def test_searches_are_made_of_pairs_as_a_sweep_makes_them(tmp_path: Path, split:
     write_tsv(root / name / "pairs.tsv", columns, rows)
     swept = folder_corpus(root, ALL, select=None)
     data = read(root, ["retrieval"])
-    assert [(s.name, s.split) for s in data.searches] == [(name, "dev"), (name, "test")]
-    for own, of_sweep in zip(data.searches, swept.retrieval, strict=True):
-        assert list(own.queries) == [swept.sentences[row] for row in of_sweep.queries]
-        assert list(own.documents) == [swept.sentences[row] for row in of_sweep.documents]
+    assert [(s.name, s.split) for s in data.retrieval] == [(name, "dev"), (name, "test")]
+    for own, of_sweep in zip(data.retrieval, swept.retrieval, strict=True):
+        for side in ("queries", "documents"):
+            mine, theirs = ([c.sentences[row] for row in getattr(s, side)] for c, s in ((data, own), (swept, of_sweep)))
+            assert mine == theirs
         assert [list(rows) for rows in own.relevant] == [list(rows) for rows in of_sweep.relevant]
-    assert sum("made of pairs.tsv" in told for told in data.corpus.found) == 2
-    asked = {query for s in data.searches for query in s.queries}
-    calibrated = {data.corpus.sentences[row] for row in data.corpus.train}
-    assert calibrated and not calibrated & asked
+    assert sum("made of pairs.tsv" in told for told in data.found) == 2
+    assert set(calibration(data)) and not set(calibration(data)) & asked(data)

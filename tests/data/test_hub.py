@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from datasets import Dataset, DatasetDict, Value
 
-from distilbench.data import hub_datasets
-from distilbench.data.hub_datasets import parse_source
-from distilbench.data.text import open_text
+from distilbench.data import text
+from distilbench.data.text import open_text, parse_source
 from distilbench.errors import InputError
 
 CARD = """---
@@ -142,7 +141,7 @@ def test_on_the_hub_a_commit_is_read_and_not_a_branch(monkeypatch: pytest.Monkey
         read_at.append(revision)
         return {"train": Dataset.from_dict({"text": ["one", "two"]})}
 
-    monkeypatch.setattr(hub_datasets, "hub_silence", lambda: "")
+    monkeypatch.setattr(text, "hub_silence", lambda: "")
     monkeypatch.setattr(
         "huggingface_hub.HfApi.dataset_info", lambda *_, revision: SimpleNamespace(sha=f"{revision}-sha")
     )

@@ -11,8 +11,8 @@ from samples import random_sentences, write_tsv
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.folder import Limits
-from distilbench.data.judgements import with_judgements
 from distilbench.data.roles import DOCUMENT, QUERY, with_roles
+from distilbench.data.training_text import with_judgements
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from samples import make_data, write_tsv
+from samples import write_tsv
 
-from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.retrieval_sets import LargeRetrievalSet, read_retrieval_sets
+from distilbench.data.corpus import CorpusBuilder, RetrievalSet
+from distilbench.data.retrieval_sets import read_searches
 from distilbench.errors import InputError
-from distilbench.storage.store import ArtifactStore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from duplicates import write_searches
@@ -48,16 +47,28 @@ def add(path: Path, line: str) -> None:
         file.write(line + "\n")
 
 
-def read(root: Path, documents: int | None = None) -> list[LargeRetrievalSet]:
-    return read_retrieval_sets(root, ArtifactStore(root.with_name(root.name + "-store")), documents, [], [])
+class Read(NamedTuple):
+    """A set with the texts of its documents."""
 
-
-def answers(task: LargeRetrievalSet) -> dict[str, dict[str, float]]:
+    task: RetrievalSet
+    documents: list[str]
+    answers: dict[str, dict[str, float]]
     """By query, the texts of its relevant documents and their grades."""
-    return {
-        query: dict(zip((task.documents[row] for row in rows.tolist()), grades.tolist(), strict=True))
-        for query, rows, grades in zip(task.queries, task.relevant, task.grades, strict=True)
-    }
+
+
+def read(root: Path, limit: int | None = None, builder: CorpusBuilder | None = None) -> list[Read]:
+    builder = builder or CorpusBuilder("c")
+    asked = read_searches(root, limit, builder)
+    corpus, sets = builder.build(), list[Read]()
+    for task in corpus.retrieval:
+        documents, queries = ([corpus.sentences[row] for row in rows] for rows in (task.documents, task.queries))
+        assert set(queries) <= asked
+        grades = task.grades or [np.ones(len(rows)) for rows in task.relevant]
+        of_query = [
+            {documents[i]: g for i, g in zip(*pair, strict=True)} for pair in zip(task.relevant, grades, strict=True)
+        ]
+        sets.append(Read(task, documents, dict(zip(queries, of_query, strict=True))))
+    return sets
 
 
 EXPECTED = {
@@ -68,13 +79,13 @@ EXPECTED = {
 
 def test_our_layout(tmp_path: Path) -> None:
     write_own(tmp_path / "data" / "quora")
-    found, missing = list[str](), list[str]()
-    [task] = read_retrieval_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, found, missing)
-    assert (task.name, task.split) == ("quora", "dev")
-    assert list(task.documents) == [*DOCUMENTS.values()]
-    assert answers(task) == EXPECTED and [rows.tolist() for rows in task.relevant] == [[3, 1], [28]]
-    assert found == ["quora retrieval, dev: 2 queries, 30 of 30 documents"]
-    assert missing == ["quora retrieval, test (queries and qrels)"]
+    builder = CorpusBuilder("c")
+    [dev] = read(tmp_path / "data", builder=builder)
+    assert (dev.task.name, dev.task.split) == ("quora", "dev")
+    assert dev.documents == [*DOCUMENTS.values()]  # in the file's order, whatever answers
+    assert dev.answers == EXPECTED and [rows.tolist() for rows in dev.task.relevant] == [[3, 1], [28]]
+    assert builder.found == ["quora retrieval, dev: 2 queries, 30 of 30 documents"]
+    assert builder.missing == ["quora retrieval, test (queries and qrels)"]
 
 
 def test_documents_that_are_marked_as_queries_are_not_indexed(tmp_path: Path) -> None:
@@ -82,8 +93,8 @@ def test_documents_that_are_marked_as_queries_are_not_indexed(tmp_path: Path) ->
     rows: list[list[object]] = [[key, text, 0] for key, text in DOCUMENTS.items()]
     rows.insert(2, ["b7", "who is it", 1])
     write_tsv(folder / "corpus.tsv", ["doc_id", "text", "is_beir_query"], rows)
-    [task] = read(tmp_path / "data")
-    assert list(task.documents) == [*DOCUMENTS.values()] and answers(task) == EXPECTED
+    [dev] = read(tmp_path / "data")
+    assert dev.documents == [*DOCUMENTS.values()] and dev.answers == EXPECTED
     add(folder / "corpus.tsv", "d30\ttext\tyes")
     with pytest.raises(InputError, match=r"corpus\.tsv, row 33: column 'is_beir_query' is 'yes'; expected 0 or 1"):
         read(tmp_path / "data")
@@ -103,24 +114,24 @@ def test_beir_layout_has_titles_and_grades(tmp_path: Path) -> None:
     write_tsv(folder / "qrels" / "test.tsv", header, [["q1", "4", 1], ["q1", "2", 3], ["q1", "1", 0]])
     write_tsv(folder / "qrels" / "dev.tsv", header, [["q0", "1", 2]])
     write_tsv(folder / "qrels" / "train.tsv", header, [["q2", "nowhere", 2]])  # is not read
-    found = list[str]()
-    dev, test = read_retrieval_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, found, [])
-    assert list(test.documents) == ["On frogs They jump.\nHigh.", "Only a title", "No title", "Nor here: “é”"]
-    assert (dev.split, test.split) == ("dev", "test")
-    assert answers(dev) == {"who is it": {"On frogs They jump.\nHigh.": 2.0}}
-    assert answers(test) == {"what is it": {"Nor here: “é”": 1.0, "Only a title": 3.0}}
+    builder = CorpusBuilder("c")
+    dev, test = read(tmp_path / "data", builder=builder)
+    assert test.documents == ["On frogs They jump.\nHigh.", "Only a title", "No title", "Nor here: “é”"]
+    assert (dev.task.split, test.task.split) == ("dev", "test")
+    assert dev.answers == {"who is it": {"On frogs They jump.\nHigh.": 2.0}}
+    assert test.answers == {"what is it": {"Nor here: “é”": 1.0, "Only a title": 3.0}}
     # The queries of a split are those with judgements: the others belong to another split.
-    assert found[1] == "scifact retrieval, test: 1 queries, 4 of 4 documents"
-    assert dev.documents.paths == test.documents.paths and dev.digest() != test.digest()
+    assert builder.found[1] == "scifact retrieval, test: 1 queries, 4 of 4 documents"
+    assert dev.documents == test.documents
 
 
 def test_the_folder_itself_may_be_a_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_beir(tmp_path / "scifact")
-    [task] = read(tmp_path / "scifact")
-    assert (task.name, answers(task)) == ("scifact", EXPECTED)
+    [test] = read(tmp_path / "scifact")
+    assert (test.task.name, test.answers) == ("scifact", EXPECTED)
     monkeypatch.chdir(tmp_path / "scifact")
-    [task] = read_retrieval_sets(Path("."), ArtifactStore(tmp_path / "store"), None, [], [])
-    assert task.name == "scifact"
+    [test] = read(Path("."))
+    assert test.task.name == "scifact"
 
 
 def test_duplicate_pairs(tmp_path: Path) -> None:
@@ -137,16 +148,16 @@ def test_duplicate_pairs(tmp_path: Path) -> None:
     path = write_tsv(tmp_path / "pairs.tsv", ["question1", "question2", "is_duplicate", "split"], rows)
     write_searches(path, tmp_path / "data" / "quora-duplicates")
     dev, test = read(tmp_path / "data")
-    assert {(task.name, task.split) for task in (dev, test)} == {
+    assert {(one.task.name, one.task.split) for one in (dev, test)} == {
         ("quora-duplicates", "dev"),
         ("quora-duplicates", "test"),
     }
-    assert list(dev.documents) == ["how does one fly", "what is water", "how can i fly"]
-    assert answers(dev) == {
+    assert dev.documents == ["how does one fly", "what is water", "how can i fly"]
+    assert dev.answers == {
         "how to fly": {"how does one fly": 1.0, "how can i fly": 1.0},
         "may i fly": {"how does one fly": 1.0},
     }
-    assert list(test.documents) == ["is this a test"] and answers(test) == {"is it a test": {"is this a test": 1.0}}
+    assert test.documents == ["is this a test"] and test.answers == {"is it a test": {"is this a test": 1.0}}
 
 
 @pytest.mark.parametrize("write", [write_own, write_beir])
@@ -154,60 +165,10 @@ def test_duplicate_pairs(tmp_path: Path) -> None:
 def test_a_limit_keeps_relevant_documents(tmp_path: Path, write: Any, limit: int) -> None:
     write(tmp_path / "data" / "x")
     [whole], [cut] = read(tmp_path / "data"), read(tmp_path / "data", limit)
-    texts = list(cut.documents)
+    texts = cut.documents
     assert len(texts) == len(set(texts)) == min(30, max(3, limit))
-    assert answers(cut) == answers(whole) == EXPECTED  # so that positions are those in the smaller file
+    assert cut.answers == whole.answers == EXPECTED  # so that positions are those in the smaller set
     assert texts == [text for text in DOCUMENTS.values() if text in set(texts)]
-    assert (cut.digest() == whole.digest()) == (limit >= 30)
-
-
-@pytest.mark.parametrize("limit", [5, 23, 40, 60, 100])
-def test_the_sample_is_that_of_a_sweep(tmp_path: Path, limit: int) -> None:
-    """What is searched in a sweep and in an evaluation of the same folder, by the same limit, are the same documents."""
-    make_data(tmp_path / "data")
-    corpus = folder_corpus(tmp_path / "data", Limits(documents=limit))
-    [theirs], [ours] = corpus.retrieval, read(tmp_path / "data", limit)
-    assert {corpus.sentences[row] for row in theirs.documents} == set(ours.documents)
-    assert len(theirs.documents) == len(ours.documents) == min(60, max(20, limit))
-    assert [corpus.sentences[row] for row in theirs.queries] == list(ours.queries)
-    for theirs_of, ours_of in zip(theirs.relevant, ours.relevant, strict=True):
-        assert [corpus.sentences[theirs.documents[i]] for i in theirs_of] == [ours.documents[int(i)] for i in ours_of]
-
-
-@pytest.mark.parametrize("limit", [None, 5])
-def test_a_second_reading_finds_the_file_of_the_first(tmp_path: Path, limit: int | None) -> None:
-    write_own(tmp_path / "data" / "x")
-    [first] = read(tmp_path / "data", limit)
-    [path] = first.documents.paths
-    written = path.stat().st_mtime_ns, path.stat().st_ino
-    [second] = read(tmp_path / "data", limit)
-    assert second.documents.paths == first.documents.paths
-    assert (path.stat().st_mtime_ns, path.stat().st_ino) == written
-    assert answers(second) == EXPECTED and second.digest() == first.digest()
-    assert all(np.array_equal(a, b) for a, b in zip(first.relevant, second.relevant, strict=True))
-
-
-def test_the_digest_depends_on_everything_that_is_scored(tmp_path: Path) -> None:
-    digests = [read(write_own(tmp_path / "same" / "x").parent)[0].digest()]
-    changes = {
-        "document": lambda folder: add(folder / "corpus.tsv", "d99\tone more"),
-        "text": lambda folder: _replace(folder / "corpus.tsv", "number 5", "number five"),
-        "query": lambda folder: _replace(folder / "retrieval/queries.dev.tsv", "who", "whom"),
-        "grade": lambda folder: _replace(folder / "retrieval/qrels.dev.tsv", "d1\t2", "d1\t3"),
-        "relevant": lambda folder: _replace(folder / "retrieval/qrels.dev.tsv", "d28", "d27"),
-    }
-    for name, change in changes.items():
-        folder = write_own(tmp_path / name / "x")
-        change(folder)
-        digests.append(read(tmp_path / name)[0].digest())
-    assert len(set(digests)) == len(changes) + 1
-    assert read(write_own(tmp_path / "again" / "x").parent)[0].digest() == digests[0]
-
-
-def _replace(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
 
 
 OWN = {"corpus": "corpus.tsv", "queries": "retrieval/queries.dev.tsv", "qrels": "retrieval/qrels.dev.tsv"}
@@ -266,9 +227,8 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     own, beir = write_own(tmp_path / "data" / "own"), write_beir(tmp_path / "data" / "beir")
     (own / OWN["queries"]).unlink()
     (beir / BEIR["queries"]).unlink()
-    missing = list[str]()
-    assert read_retrieval_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, [], missing) == []
-    assert missing[:4] == [
+    builder = CorpusBuilder("c")
+    assert read(tmp_path / "data", builder=builder) == []
+    assert builder.missing == [
         f"{name} retrieval, {s} (queries and qrels)" for name in ("beir", "own") for s in ("dev", "test")
     ]
-    assert missing[4].startswith("a retrieval set (NAME/corpus.tsv with retrieval/, or BEIR's NAME/corpus.jsonl")

@@ -9,9 +9,9 @@ import pytest
 from samples import make_data, write_tsv
 
 from distilbench.data.corpus import Corpus, Rows
+from distilbench.data.evaluation_sets import with_scored_tasks
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
-from distilbench.data.scored_tasks import with_scored_tasks
 from distilbench.data.training_text import asked_rows
 
 

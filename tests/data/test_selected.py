@@ -51,8 +51,6 @@ def test_what_is_asked_for_is_taken() -> None:
     [
         ("sts", r"--select sts: the data of mine has no sts set to select by; expected an STS dev set"),
         ("retrieval", r"no retrieval set to select by; expected queries and judgements of a dev split"),
-        ("classification", r"no classification set to select by; expected .*sc/NAME\.train\.tsv"),
-        ("pairs=0.5,fidelity=0.5", r"no pair task set to select by; expected a pair task with train and dev splits"),
     ],
 )
 def test_a_measure_that_the_data_cannot_serve_is_refused(asked: str, message: str) -> None:

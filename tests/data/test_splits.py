@@ -9,7 +9,7 @@ import pytest
 
 from distilbench.data.classification_sets import read_classification
 from distilbench.data.corpus import CorpusBuilder
-from distilbench.data.folder import Limits, folder_corpus, read_folder, read_sts
+from distilbench.data.folder import Limits, folder_corpus, read_sts
 from distilbench.data.retrieval_sets import layouts
 from distilbench.data.splits import split_at_end, split_files
 from distilbench.errors import InputError
@@ -99,7 +99,7 @@ def test_classification_and_judgements_know_the_same_names(tmp_path: Path) -> No
         write(tmp_path / place, "queries.jsonl", text='{"_id": "q", "text": "the question"}\n')
         write(tmp_path / place / "qrels", "validation.tsv", "half.tsv", text="query-id\tcorpus-id\tscore\nq\td\t1\n")
     assert sorted(layout.name for layout in layouts(tmp_path)) == ["mail", "news", "search/mail"]
-    corpus = read_folder(tmp_path, Limits())
+    corpus = folder_corpus(tmp_path, Limits())
     assert {(s.name, s.split) for s in corpus.retrieval} == {(n, "dev") for n in ("mail", "news", "search/mail")}
     assert any("news" in line and "half.tsv" in line for line in corpus.missing)
 
@@ -108,7 +108,7 @@ def test_rows_of_a_split(tmp_path: Path) -> None:
     rows = [("train", "a", "b"), ("Train", "c", "d"), ("validation", "e", "f"), ("spare", "g", "h")]
     text = "".join(f"how {one}\thow {two}\t1\t{split}\n" for split, one, two in rows)
     write(tmp_path / "deeper" / "quora", "pairs.tsv", text=f"question1\tquestion2\tis_duplicate\tsplit\n{text}")
-    corpus = read_folder(tmp_path, Limits())
+    corpus = folder_corpus(tmp_path, Limits())
     assert len(corpus.pairs_P2) == 2
     assert any("quora/pairs.tsv: 2 duplicate pairs (train); 1 rows" in line for line in corpus.found)
 

@@ -19,8 +19,8 @@ from distilbench.choices import EVERY_TASK, Stored
 from distilbench.cluster.resources import TrialResources
 from distilbench.commands.evaluate import evaluate
 from distilbench.data.corpus import Corpus
+from distilbench.data.evaluation_sets import with_scored_tasks
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.scored_tasks import with_scored_tasks
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method

@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows
-from distilbench.data.evaluation_sets import evaluation_data
+from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
 from distilbench.evaluation.sts import Embed
 from distilbench.methods.parts.cluster_head import assign_sentences, save_cluster_head
-from distilbench.storage.store import ArtifactStore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import clusters as module
@@ -118,9 +117,9 @@ def test_the_command_measures_a_student_by_its_head_and_by_k_means(
     module.main()
     rows = json.loads((tmp_path / "out.json").read_text())
     assert [(r["kind"], r["clusters"]) for r in rows[:2]] == [("implicit", 5), ("k-means", 5)]
-    data = evaluation_data(data_folder, ("retrieval",), Limits(), ArtifactStore(tmp_path / "store"))
-    search = data.searches[0]
-    cluster = assign_sentences(folder, [*search.documents, *search.queries])
+    corpus = evaluation_corpus(data_folder, ("retrieval",), Limits())
+    search = corpus.retrieval[0]
+    cluster = assign_sentences(folder, [corpus.sentences[row] for row in (*search.documents, *search.queries)])
     inside = [cluster[len(search.documents) + i] in cluster[wanted] for i, wanted in enumerate(search.relevant)]
     assert rows[0]["accuracy"] == pytest.approx(100 * np.mean(inside))
     monkeypatch.setattr(sys, "argv", [*arguments[:1], str(encoder_folder), *arguments[2:]])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import InMemory
+from samples import in_memory
 
 from distilbench.evaluation.faiss_codes import Code
 
@@ -31,7 +31,7 @@ def vectors_of_texts(monkeypatch) -> None:
 @pytest.mark.parametrize("kind", ["float32", "int8", "int4"])
 def test_it_finds_what_the_cosine_with_every_decoded_vector_finds(kind) -> None:
     code = None if kind == "float32" else Code.calibrate(kind, DOCUMENTS_ND)
-    searcher = end_to_end.over("mine", None, "", code, InMemory(DOCUMENTS_ND))
+    searcher = end_to_end.over("mine", None, "", code, in_memory(DOCUMENTS_ND))
     decoded_ND = DOCUMENTS_ND if code is None else code.decode(code.encode(DOCUMENTS_ND))
     decoded_ND = decoded_ND / np.linalg.norm(decoded_ND, axis=1, keepdims=True)
     cosine_QN = QUERIES_QD @ decoded_ND.T
@@ -44,7 +44,7 @@ def test_it_finds_what_the_cosine_with_every_decoded_vector_finds(kind) -> None:
 
 
 def test_the_table_is_beside_the_first_row() -> None:
-    searchers = [end_to_end.over(name, None, "", None, InMemory(DOCUMENTS_ND)) for name in ("same", "same")]
+    searchers = [end_to_end.over(name, None, "", None, in_memory(DOCUMENTS_ND)) for name in ("same", "same")]
     times = end_to_end.taking_turns(searchers, TEXTS, rounds=2)
     assert len(times) == 2, "two encoders of one name are two"
     for own in times:

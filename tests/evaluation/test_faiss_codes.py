@@ -14,9 +14,8 @@ from samples import scored_rows, sts_scores
 from distilbench.codes import FAMILIES, Family, factory_of
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.evaluation.faiss_codes import ROUNDS, Code, not_possible, saved_code
+from distilbench.evaluation.faiss_codes import ROUNDS, Code, not_possible, saved_code, unit
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
-from distilbench.evaluation.retrieval import unit
 from distilbench.evaluation.sts import cosine
 from distilbench.records import Quantisation
 

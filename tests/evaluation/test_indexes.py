@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from distilbench.evaluation import indexes
+from distilbench.evaluation.faiss_codes import unit
 from distilbench.evaluation.indexes import (
     FAISS_KINDS,
     DocumentIndex,
@@ -19,7 +20,6 @@ from distilbench.evaluation.indexes import (
     document_index,
     serialised_bytes,
 )
-from distilbench.evaluation.retrieval import unit
 
 
 def clusters(documents: int, width: int, seed: int = 0) -> NDArray[np.float32]:

@@ -13,7 +13,8 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import KFold
 
 from distilbench.data.corpus import PairSplit, PairTask, Rows
-from distilbench.evaluation.pair_probe import LOGISTIC_C, RIDGE_ALPHA, probe
+from distilbench.errors import InputError
+from distilbench.evaluation.pairs import LOGISTIC_C, RIDGE_ALPHA, probe
 from distilbench.evaluation.sts import Embed
 
 WIDTH, SENTENCES = 10, 500
@@ -173,31 +174,21 @@ def changed(task: PairTask, split: str, target: Any) -> PairTask:
 
 
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
-@pytest.mark.parametrize(
-    ("kind", "one"), [("binary", 1.0), ("three-class", 2.0), ("regression", 3.5), ("binary", np.nan)]
-)
+@pytest.mark.parametrize(("kind", "one"), [("binary", 1.0), ("three-class", 2.0), ("regression", 3.5)])
 def test_one_label_only(kind: Kind, one: float, split: str) -> None:
     task, x = made(kind, "test", pairs=40)
-    with pytest.raises(
-        ValueError, match=rf"SICK: the 40 {split} pairs have the labels \[.*\], expected at least 2 numbers"
-    ):
+    with pytest.raises(InputError, match=rf"SICK: the 40 {split} pairs have the labels \[.*\], expected 2"):
         probe(by_row(x), changed(task, split, np.full(40, one)))
 
 
-def test_labels_that_do_not_fit() -> None:
+def test_too_few_labels() -> None:
     task, x = made("three-class", pairs=40)
     two = np.arange(40) % 2.0
-    with pytest.raises(ValueError, match="SICK: a dev pair is of class 2, which no training pair is of"):
+    with pytest.raises(InputError, match="SICK: a dev pair is of class 2, which no training pair is of"):
         probe(by_row(x), changed(task, "train", two))
-    with pytest.raises(ValueError, match=r"SICK: a dev pair is of class 3, expected 0 to 2"):
-        probe(by_row(x), changed(task, "dev", 3 * two))
-    with pytest.raises(ValueError, match=r"SICK: a train pair is of class 0\.5, expected 0 to 2"):
-        probe(by_row(x), changed(task, "train", two / 2))
     rare = np.where(np.arange(40) < 3, 2.0, two)
-    with pytest.raises(ValueError, match="SICK: class 2 has 3 training pairs, expected at least 5, one for each fold"):
+    with pytest.raises(InputError, match="SICK: 3 training pairs of class 2; expected at least 5"):
         probe(by_row(x), changed(task, "train", rare))
     regression, x = made("regression", pairs=40)
-    with pytest.raises(ValueError, match="SICK: 4 training pairs, expected at least 5"):
+    with pytest.raises(InputError, match="SICK: 4 training pairs; expected at least 5"):
         probe(by_row(x), regression, limit=4)
-    with pytest.raises(ValueError, match="limit is 0"):
-        probe(by_row(x), regression, limit=0)

@@ -11,11 +11,11 @@ import pytest
 from samples import scored_rows
 
 from distilbench.choices import EVERY_TASK
-from distilbench.data import calibration
-from distilbench.data.calibration import calibration_rows
+from distilbench.data import sampling
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
+from distilbench.data.sampling import calibration_rows
 from distilbench.errors import InputError
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.sts import spearman
@@ -165,7 +165,7 @@ def test_quantisers_are_calibrated_on_training_sentences_alone(
     rows = calibration_rows(prepared.train)
     assert np.array_equal(rows, prepared.train)
     assert not np.isin(rows, evaluation_rows(corpus)).any()
-    monkeypatch.setattr(calibration, "CALIBRATION", 10)
+    monkeypatch.setattr(sampling, "CALIBRATION", 10)
     few = calibration_rows(prepared.train)
     assert len(set(few)) == 10 and set(few) <= set(rows) and {rows[0], rows[-1]} <= set(few)
 

@@ -6,12 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from samples import InMemory
+from samples import in_memory
 
-from distilbench.data.corpus import ClassificationSet, PairSplit, PairTask, RetrievalSet, StsSet
-from distilbench.evaluation.classification import classification_scores
-from distilbench.evaluation.pair_probe import probe
-from distilbench.evaluation.retrieval_task import RetrievalTask, evaluate_retrieval
+from distilbench.data.corpus import RetrievalSet, StsSet
+from distilbench.evaluation.retrieval import evaluate_retrieval
 from distilbench.evaluation.selection import (
     HeldOutSet,
     SelectionSets,
@@ -37,16 +35,6 @@ SEARCHES = (
     RetrievalSet("own", "dev", ROWS[:8], ROWS[8:], RELEVANT, GRADES),
     RetrievalSet("other", "dev", ROWS[:8], ROWS[8:], RELEVANT),
 )
-SPLIT_N = np.array(["train"] * 30 + ["dev"] * 20)
-LABELLED = (ClassificationSet("C", ("a", "b"), (ROWS[:50],), np.arange(50) % 2, SPLIT_N),)
-PAIRS = tuple(
-    PairTask(name, kind, classes, 0, 1, {n: PairSplit(rows, rows[::-1], target(rows)) for n, rows in splits.items()})
-    for splits in [{"train": ROWS[:30], "dev": ROWS[30:]}]
-    for name, kind, classes, target in (
-        ("MRPC", "binary", ("0", "1"), lambda rows: (rows % 2).astype(float)),
-        ("S", "regression", (), lambda rows: np.sin(rows)),
-    )
-)
 
 
 def take(rows: np.ndarray) -> np.ndarray:
@@ -60,8 +48,8 @@ def held_out(count: int = 40) -> HeldOutSet:
 
 
 EVERY = SelectionSets(
-    Selection.parse("sts=1,mrr@10=1,classification=2,pairs=1,fidelity=3"),
-    {"sts": STS, "retrieval": SEARCHES, "classification": LABELLED, "pairs": PAIRS, "fidelity": (held_out(),)},
+    Selection.parse("sts=1,mrr@10=1,fidelity=3"),
+    {"sts": STS, "retrieval": SEARCHES, "fidelity": (held_out(),)},
 )
 
 
@@ -69,8 +57,7 @@ def test_retrieval_is_what_the_exact_search_of_a_row_finds() -> None:
     sets = SelectionSets(Selection.parse("retrieval"), {"retrieval": SEARCHES})
     found = []
     for s in SEARCHES:
-        task = RetrievalTask(s.name, "dev", s.relevant, s.grades)
-        result = evaluate_retrieval(InMemory(take(s.documents)), take(s.queries), task, kinds=())
+        result = evaluate_retrieval(in_memory(take(s.documents)), take(s.queries), s, kinds=())
         found.append(100 * result.per_query["ndcg@10"].mean())
     assert sets.score(take) == pytest.approx(np.mean(found)) and found[0] != pytest.approx(found[1])
 
@@ -80,8 +67,7 @@ def test_queries_are_as_they_come_and_documents_as_they_are_stored() -> None:
     signs = np.sign(VECTORS_ND - 2)
     [own, _] = sets.measure(lambda rows: signs[rows], take)
     s = SEARCHES[0]
-    task = RetrievalTask(s.name, "dev", s.relevant, s.grades)
-    result = evaluate_retrieval(InMemory(signs[s.documents]), take(s.queries), task, kinds=())
+    result = evaluate_retrieval(in_memory(signs[s.documents]), take(s.queries), s, kinds=())
     np.testing.assert_allclose(own.value_P, result.per_query["mrr@10"])
 
 
@@ -106,30 +92,14 @@ def test_one_figure_is_of_neighbours_and_one_of_cosines() -> None:
     assert correlation.value == pytest.approx(spearman(similarity, sets.cosine_P))
 
 
-def test_classification_is_the_dev_accuracy_of_the_record() -> None:
-    [task] = LABELLED
-    with_test = ClassificationSet("C", task.classes, (ROWS,), np.arange(60) % 2, np.append(SPLIT_N, ["test"] * 10))
-    texts = [f"word {'more ' * i}" for i in range(60)]
-    [dev, _], _ = classification_scores(take, [with_test], texts)
-    sets = SelectionSets(Selection.parse("classification"), {"classification": LABELLED})
-    assert sets.score(take) == pytest.approx(dev.value, abs=0.01)  # which is rounded there
-
-
-def test_pairs_are_what_the_probe_says() -> None:
-    binary, scale = (probe(take, task) for task in PAIRS)
-    accuracy = 100 * np.mean(binary.predicted_P == binary.target_P)
-    expected = (accuracy + spearman(scale.predicted_P, scale.target_P)) / 2
-    assert SelectionSets(Selection.parse("pairs"), {"pairs": PAIRS}).score(take) == pytest.approx(expected)
-
-
 def test_a_mix_is_the_weighted_mean_of_its_parts() -> None:
-    weights = {"sts": 1, "mrr@10": 1, "classification": 2, "pairs": 1, "fidelity": 3}
+    weights = {"sts": 1, "mrr@10": 1, "fidelity": 3}
     alone = {}
     for name in weights:
         selection = Selection.parse(name)
         alone[name] = SelectionSets(selection, EVERY.sets).score(take)
     measured = EVERY.measure(take)
-    assert total(measured) == EVERY.score(take) == pytest.approx(sum(w * alone[n] for n, w in weights.items()) / 8)
+    assert total(measured) == EVERY.score(take) == pytest.approx(sum(w * alone[n] for n, w in weights.items()) / 5)
     by_part = EVERY.by_part(measured)
     assert {n: by_part[n] for n in alone} == pytest.approx(alone)
     assert by_part["fidelity_overlap@10"] == pytest.approx(100)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score
 
-from distilbench.evaluation.statistics import (
+from distilbench.evaluation.bootstrap import (
     _draws,
     _kept_draws,
     mean_of,
@@ -59,7 +59,7 @@ def test_a_mean_of_sets() -> None:
 
 
 def test_a_large_set_is_resampled_in_blocks_and_like_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from distilbench.evaluation import statistics as module
+    from distilbench.evaluation import bootstrap as module
 
     values = np.random.default_rng(5).random(700)
     kept = resampled_mean(values)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distilbench.data.corpus import ClassificationSet, CorpusBuilder, RetrievalSet
+from distilbench.data.corpus import CorpusBuilder, RetrievalSet
 from distilbench.data.selected import with_selection
-from distilbench.prepare.selection_sets import judged_sets, labelled_set, search_set
+from distilbench.prepare.selection_sets import judged_sets, search_set
 from distilbench.selection import Selection
 
 N = 300
@@ -49,17 +49,6 @@ def test_of_many_queries_there_is_a_fixed_sample() -> None:
     for i, q in enumerate(small.queries):
         np.testing.assert_array_equal(small.documents[small.relevant[i]], whole.documents[whole.relevant[q]])
         assert small.grades[i][0] == 1 + q
-
-
-def test_no_test_example_of_a_classification_set_takes_part() -> None:
-    split_N = np.array(["train"] * 100 + ["test"] * 100)
-    found = labelled_set(ClassificationSet("TREC", ("a", "b"), (np.arange(200),), np.arange(200) % 2, split_N))
-    assert found is not None and set(found.texts[0].tolist()) == set(range(100))
-    assert (found.split_N == "dev").sum() == 20
-    few = labelled_set(ClassificationSet("SST", ("a",), (np.arange(200),), np.zeros(200), split_N), most=10)
-    assert few is not None and sorted(few.split_N.tolist()) == ["dev"] * 10 + ["train"] * 10
-    cross_validated = ClassificationSet("MR", ("a",), (np.arange(9),), np.zeros(9), np.array(["train"] * 9))
-    assert labelled_set(cross_validated) is None  # all of it is tested
 
 
 def corpus() -> tuple[CorpusBuilder, list[str]]:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from distilbench.data import calibration
+from distilbench.data import sampling
 from distilbench.prepare import pca as module
 from distilbench.prepare.pca import Pca, fit_pca, load_pca, pca_artifact
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
@@ -101,7 +101,7 @@ def test_the_artifact_is_fitted_once_and_equal_wherever_it_is_fitted(
 def test_axes_are_fitted_on_a_fixed_sample_of_the_training_rows_alone(
     vectors: ShardedArray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "SAMPLE", 40)
+    monkeypatch.setattr(sampling, "SAMPLE", 40)
     asked: list[NDArray[np.int64]] = []
 
     def remember(vectors: ShardedArray, rows: NDArray[np.int64]) -> Pca:

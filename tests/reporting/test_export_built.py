@@ -13,9 +13,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.data.calibration import calibration_rows
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
+from distilbench.data.sampling import calibration_rows
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import read_records

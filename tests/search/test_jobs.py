@@ -13,10 +13,10 @@ import pytest
 from samples import comparable_rungs
 
 from distilbench.cluster.resources import TrialResources
-from distilbench.data.calibration import calibration_rows
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
+from distilbench.data.sampling import calibration_rows
 from distilbench.methods import get_method
 from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.prepare.prepared import load_prepared

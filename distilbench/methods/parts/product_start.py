@@ -11,8 +11,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.evaluation.faiss_codes import CENTROIDS
-from distilbench.evaluation.retrieval import quick_clustering
+from distilbench.evaluation.faiss_codes import CENTROIDS, quick_clustering
 
 ROUNDS = 4
 """Of OPQ, each a rotation and a few rounds of k-means; FAISS has 50."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from distilbench.encoders.encoder import EncoderSpec, default_device, transformer_config
+from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.errors import InputError
 from distilbench.prepare.augment.operation import Copies, Operation, versions
 
@@ -44,7 +44,7 @@ class BackTranslation(Operation):
         if importlib.util.find_spec("sentencepiece") is None:
             raise InputError(f"{ROLE}: MarianMT's tokenizer needs sentencepiece; expected `{INSTALL}`")
         for model in (self.there, self.back):
-            kind = transformer_config(model.described()).get("model_type")
+            kind = getattr(_config(model), "model_type", None)
             if kind != "marian":
                 raise InputError(f"{ROLE}: {model.name!r} is of type {kind!r}; expected two MarianMT models")
 
@@ -69,7 +69,7 @@ class BackTranslation(Operation):
 
         disable_progress_bar()
         both = (self.there, self.back)
-        longest = min(transformer_config(spec.described())["max_position_embeddings"] for spec in both)
+        longest = min(_config(spec).max_position_embeddings for spec in both)
         names = [str(spec.folder() or spec.name) for spec in both]
         augmenter = BackTranslationAug(*names, device=default_device(), max_length=longest)
         for model in (augmenter.model.src_model, augmenter.model.tgt_model):
@@ -80,3 +80,12 @@ class BackTranslation(Operation):
                 return [text.strip() for text in augmenter.substitute(sentences)]
 
         return translate
+
+
+def _config(spec: EncoderSpec) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(str(spec.folder() or spec.name))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{ROLE}: {spec.name!r} has no configuration: {str(error).splitlines()[0]}") from None

@@ -5,27 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from samples import InMemory
+from samples import in_memory
 
+from distilbench.data.corpus import RetrievalSet
 from distilbench.errors import InputError
-from distilbench.evaluation.faiss_codes import Code
+from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import FAISS_KINDS, IndexSpec
 from distilbench.evaluation.ranking import ranking_metrics
-from distilbench.evaluation.retrieval import unit
-from distilbench.evaluation.retrieval_task import (
-    RUN,
-    RetrievalTask,
-    evaluate_retrieval,
-    retrieval_task_scores,
-)
+from distilbench.evaluation.retrieval import RUN, Documents, evaluate_retrieval, retrieval_task_scores
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 
 WIDTH = 16
@@ -39,13 +34,18 @@ def vectors(rows: int, seed: int = 0, width: int = WIDTH) -> NDArray[np.float32]
     return (cloud * rng.uniform(0.1, 9, (rows, 1))).astype(np.float32)
 
 
-def asked(documents: NDArray[np.float32], queries: int = 40) -> tuple[NDArray[np.float32], RetrievalTask]:
+def judged(relevant: Sequence[NDArray[np.int64]], grades: Any = None, documents: int = 0) -> RetrievalSet:
+    """Only the judgements count here: queries and documents come as vectors."""
+    return RetrievalSet("set", "test", np.arange(len(relevant)), np.arange(documents), tuple(relevant), grades)
+
+
+def asked(documents: NDArray[np.float32], queries: int = 40) -> tuple[NDArray[np.float32], RetrievalSet]:
     """Queries beside the first documents; each has two or three relevant ones, with grades."""
     rng = np.random.default_rng(5)
     query = unit(documents[:queries]) + 0.3 * rng.standard_normal((queries, documents.shape[1])).astype(np.float32)
     relevant = tuple(np.unique([q, (q * 7 + 1) % len(documents), (q * 3 + 2) % len(documents)]) for q in range(queries))
     grades = tuple(rng.integers(1, 4, len(r)).astype(float) for r in relevant)
-    return query, RetrievalTask("set", "test", relevant, grades)
+    return query, judged(relevant, grades, len(documents))
 
 
 def sharded(folder: Path, array: NDArray[np.floating], shard_rows: int) -> ShardedArray:
@@ -58,7 +58,7 @@ def sharded(folder: Path, array: NDArray[np.floating], shard_rows: int) -> Shard
 def test_scores_are_the_exact_ones_of_the_whole_matrix(block: int) -> None:
     documents = vectors(700)
     queries, task = asked(documents)
-    result = evaluate_retrieval(InMemory(documents), queries, task, kinds=(), block=block)
+    result = evaluate_retrieval(in_memory(documents), queries, task, kinds=(), block=block)
     exact = np.argsort(-(unit(queries) @ unit(documents).T), axis=1, kind="stable")[:, :100]
     expected = ranking_metrics(exact, task.relevant, task.grades)
     assert list(result.per_query) == list(expected)
@@ -79,18 +79,17 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
     shards = sharded(tmp_path, documents, 900)
     calibration = vectors(500, seed=3)
     result = evaluate_retrieval(
-        shards,
+        Documents(shards.take, np.arange(shards.rows), shards.width),
         queries,
         task,
         kinds=(*FAISS_KINDS, IndexSpec("ivf", lists=(64, 64))),
         codes=(Code.calibrate("int8", calibration), Code.calibrate("binary", calibration)),
-        batch=7,
         block=400,
     )
     costs = result.costs
     assert [c.kind for c in costs] == [*FAISS_KINDS, "ivf", "int8", "binary"]
-    assert {(c.set, c.split, c.documents, c.queries, c.threads, c.batch, c.device) for c in costs} == {
-        ("set", "test", 2_500, 40, 1, 7, "cpu")
+    assert {(c.set, c.split, c.documents, c.queries, c.threads, c.device) for c in costs} == {
+        ("set", "test", 2_500, 40, 1, "cpu")
     }
     assert all(c.build_s > 0 and c.ms_per_1000_queries > 0 for c in costs)
     flat, ivf, pq, hnsw, sq8, all_lists, int8, binary = costs
@@ -108,24 +107,17 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
     assert (pq.setting, binary.setting) == ("m=2, bits=6, trained on 2496", "")
 
 
-@dataclass
-class Watched:
+class Watched(Documents):
     """Documents that note which rows were read."""
 
-    array: NDArray[np.float32]
-    read: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        return len(self.array)
-
-    @property
-    def width(self) -> int:
-        return self.array.shape[1]
+    def __init__(self, array: NDArray[np.float32]) -> None:
+        super().__init__(array.__getitem__, np.arange(len(array)), array.shape[1])
+        object.__setattr__(self, "array", array)
+        object.__setattr__(self, "read", [])
 
     def block(self, start: int, stop: int) -> NDArray[np.float32]:
         self.read.append((start, stop))
-        return self.array[start:stop]
+        return super().block(start, stop)
 
 
 def test_every_row_is_read_once_for_all_indexes() -> None:
@@ -149,15 +141,13 @@ def test_training_samples_are_spread_over_the_corpus() -> None:
 def test_recalls_that_mean_nothing_are_left_out_and_noted() -> None:
     documents = vectors(60)
     queries, task = asked(documents, queries=10)
-    result = evaluate_retrieval(InMemory(documents), queries, task, kinds=("flat",))
+    result = evaluate_retrieval(in_memory(documents), queries, task, kinds=("flat",))
     assert result.per_query.keys() == {"mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10"}
     assert result.notes == [
         "set (test): recall@100 is left out: with 60 documents it is 100 whatever their order",
         "set (test): recall100 of an index's cost is within its first 60, all documents",
     ]
-    tiny = evaluate_retrieval(
-        InMemory(documents[:5]), queries[:2], RetrievalTask("s", "dev", task.relevant[:1] * 2), kinds=()
-    )
+    tiny = evaluate_retrieval(in_memory(documents[:5]), queries[:2], judged(task.relevant[:1] * 2), kinds=())
     assert tiny.per_query.keys() == {"mrr@10", "ndcg@10", "map@100", "recall@1"}
 
 
@@ -189,33 +179,15 @@ def test_vectors_that_have_no_direction_are_named(
     good = {"document": documents, "query": queries}
     bad = {**good, side: change(good[side])}
     with pytest.raises(InputError, match=rf"^set \(test\): {side} {row}: {message}, expected finite"):
-        evaluate_retrieval(InMemory(bad["document"]), bad["query"], task, kinds=("flat",), block=64)
+        evaluate_retrieval(in_memory(bad["document"]), bad["query"], task, kinds=("flat",), block=64)
     with pytest.raises(InputError, match=rf"{side} {row}: {message}"):  # also where a training sample meets it first
-        evaluate_retrieval(InMemory(bad["document"]), bad["query"], task, kinds=("ivf",), block=64)
-
-
-@pytest.mark.parametrize(
-    ("relevant", "message"),
-    [
-        ([[1], []], "query 1 has no relevant documents"),
-        ([[1], [200]], "query 1: relevant document 200, expected a position below 200"),
-        ([[1], [-1]], "query 1: document -1"),
-        ([[3, 3], [1]], "query 0: document 3 is named twice"),
-        ([[1]], "2 queries, expected 1"),
-    ],
-)
-def test_judgements_that_cannot_be_are_named_before_any_row_is_read(relevant: list[list[int]], message: str) -> None:
-    documents = Watched(vectors(200))
-    task = RetrievalTask("set", "test", tuple(np.array(r, dtype=np.int64) for r in relevant))
-    with pytest.raises(InputError, match=rf"^set \(test\): {message}"):
-        evaluate_retrieval(documents, documents.array[:2], task)
-    assert documents.read == []
+        evaluate_retrieval(in_memory(bad["document"]), bad["query"], task, kinds=("ivf",), block=64)
 
 
 def test_documents_that_tie_are_each_found_once_across_blocks() -> None:
     documents = np.repeat(vectors(30), 10, axis=0)  # each ten times, in one block or over two
-    task = RetrievalTask("set", "test", tuple(np.array([10 * q, 10 * q + 9]) for q in range(30)))
-    result = evaluate_retrieval(InMemory(documents), documents[::10], task, kinds=("flat",), block=7)
+    task = judged([np.array([10 * q, 10 * q + 9]) for q in range(30)])
+    result = evaluate_retrieval(in_memory(documents), documents[::10], task, kinds=("flat",), block=7)
     assert result.per_query["recall@10"].tolist() == [1] * 30
     assert result.costs[0].overlap10_with_flat == 100
 
@@ -225,7 +197,8 @@ import sys
 from pathlib import Path
 import numpy as np
 from distilbench.evaluation.indexes import IndexSpec
-from distilbench.evaluation.retrieval_task import RetrievalTask, evaluate_retrieval
+from distilbench.data.corpus import RetrievalSet
+from distilbench.evaluation.retrieval import Documents, evaluate_retrieval
 from distilbench.storage.arrays import ShardedArray
 
 def peak():  # of this process: `ru_maxrss` starts from the parent's
@@ -234,8 +207,9 @@ def peak():  # of this process: `ru_maxrss` starts from the parent's
 kinds = (IndexSpec("ivf-pq", lists=(64, 5)),)
 def search(folder, rows):
     documents = ShardedArray(Path(folder), rows, 256, 10_000)
-    task = RetrievalTask("m", "test", tuple(np.array([q]) for q in range(20)))
-    return evaluate_retrieval(documents, documents.block(0, 20), task, kinds=kinds, block=4_096)
+    every = np.arange(rows)
+    task = RetrievalSet("m", "test", every[:20], every, tuple(np.array([q]) for q in range(20)))
+    return evaluate_retrieval(Documents(documents.take, every, 256), documents.block(0, 20), task, kinds=kinds, block=4_096)
 
 search(sys.argv[1], 10_000)  # what the libraries and the training sample take
 before = peak()
