@@ -44,6 +44,11 @@ class StsSet:
         """Group and subset."""
         return f"{self.group}.{self.subset}" if self.subset else self.group
 
+    @property
+    def columns(self) -> tuple[Rows, ...]:
+        """The rows that it is scored on."""
+        return self.left_P, self.right_P
+
 
 @dataclass(frozen=True)
 class RetrievalSet:
@@ -59,6 +64,11 @@ class RetrievalSet:
     documents: Rows
     relevant: tuple[Rows, ...]
     grades: tuple[NDArray[np.float64], ...] | None = None
+
+    @property
+    def columns(self) -> tuple[Rows, ...]:
+        """The rows that it is scored on."""
+        return self.queries, self.documents
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,11 @@ class PairTask:
     low: float
     high: float
     splits: Mapping[str, PairSplit]
+
+    @property
+    def columns(self) -> tuple[Rows, ...]:
+        """The rows that it is learned and scored on."""
+        return tuple(side for split in self.splits.values() for side in (split.left_P, split.right_P))
 
 
 @dataclass(frozen=True)
@@ -167,6 +182,16 @@ class Corpus:
             classification=self.classification if "classification" in tasks else (),
             probed=self.probed if "pairs" in tasks else (),
         )
+
+    @property
+    def scored_rows(self) -> Rows:
+        """The distinct rows that any evaluation set uses, rising."""
+        columns = [_NO_ROWS, *(held.rows for held in self.held_out)]
+        columns += [column for s in self.sts for column in s.columns]
+        columns += [column for s in self.retrieval for column in s.columns]
+        columns += [column for task in self.probed for column in task.columns]
+        columns += [side for s in self.classification for side in s.texts]
+        return np.unique(np.concatenate(columns))
 
     def without_training(self, rows: Rows) -> Corpus:
         """Train on none of these rows, and on no pair or triplet that has one."""
@@ -267,8 +292,9 @@ class CorpusBuilder:
     @property
     def scored(self) -> set[str]:
         """The sentences of the STS and classification sets so far."""
-        columns = [side for s in self.sts for side in (s.left_P, s.right_P)]
-        columns += [side for s in self._classification for side in s.texts]
+        columns = [side for s in self.sts for side in s.columns] + [
+            side for s in self._classification for side in s.texts
+        ]
         text = self.sentences
         return {text[row] for column in columns for row in column.tolist()}
 

@@ -69,13 +69,9 @@ def _trained_rows(*columns: Rows) -> Rows:
 def _plain_columns(corpus: Corpus, judged: NDArray[np.bool_]) -> Iterable[Rows]:
     """Every row that is used in a set other than retrieval, or trained on but not as a `judged` query or passage."""
     yield from (corpus.train[~judged[corpus.train]], corpus.pairs_P2.ravel(), corpus.triplets_T3.ravel())
-    for sts in corpus.sts:
-        yield from (sts.left_P, sts.right_P)
-    for task in (*corpus.pair_tasks, *corpus.probed):
-        for split in task.splits.values():
-            yield from (split.left_P, split.right_P)
-    for labelled in corpus.classification:
-        yield from labelled.texts
+    yield from (column for sts in corpus.sts for column in sts.columns)
+    yield from (column for task in (*corpus.pair_tasks, *corpus.probed) for column in task.columns)
+    yield from (side for labelled in corpus.classification for side in labelled.texts)
     yield from (held.rows for held in corpus.held_out)
 
 

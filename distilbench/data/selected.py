@@ -94,5 +94,5 @@ def with_held_out(corpus: Corpus) -> Corpus:
 
 def _free(corpus: Corpus) -> Rows:
     """The training rows that no pair task learns from."""
-    sides = [side for t in corpus.pair_tasks for s in t.splits.values() for side in (s.left_P, s.right_P)]
+    sides = [side for task in corpus.pair_tasks for side in task.columns]
     return np.setdiff1d(corpus.train, np.concatenate(sides)) if sides else corpus.train

@@ -81,7 +81,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
 
 def asked_rows(corpus: Corpus) -> set[int]:
     """Rows of the sentences that a dev or test set asks about, on which no student is trained."""
-    columns = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
+    columns = [side for s in corpus.sts for side in s.columns]
     columns += [task.queries for task in corpus.retrieval]
     for pair_task in (*corpus.pair_tasks, *corpus.probed):
         columns += [side for n, s in pair_task.splits.items() if n != "train" for side in (s.left_P, s.right_P)]

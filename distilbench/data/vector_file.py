@@ -158,8 +158,7 @@ def restrict_to_vectors(corpus: Corpus, known_N: NDArray[np.bool_], source: str,
         return not len(unknown)
 
     def whole_tasks(tasks: tuple[PairTask, ...]) -> tuple[PairTask, ...]:
-        sides = {task.name: [c for s in task.splits.values() for c in (s.left_P, s.right_P)] for task in tasks}
-        return tuple(task for task in tasks if is_whole(f"pair task {task.name}", sides[task.name]))
+        return tuple(task for task in tasks if is_whole(f"pair task {task.name}", task.columns))
 
     unnamed = named[~known_N[named]]
     if len(unnamed):
@@ -175,10 +174,8 @@ def restrict_to_vectors(corpus: Corpus, known_N: NDArray[np.bool_], source: str,
     return replace(
         kept,
         passages=corpus.passages[known_N[corpus.passages]],
-        sts=tuple(s for s in corpus.sts if is_whole(f"{s.name} ({s.split})", (s.left_P, s.right_P))),
-        retrieval=tuple(
-            t for t in corpus.retrieval if is_whole(f"{t.name} retrieval, {t.split}", (t.queries, t.documents))
-        ),
+        sts=tuple(s for s in corpus.sts if is_whole(f"{s.name} ({s.split})", s.columns)),
+        retrieval=tuple(t for t in corpus.retrieval if is_whole(f"{t.name} retrieval, {t.split}", t.columns)),
         classification=tuple(s for s in corpus.classification if is_whole(f"classification {s.name}", s.texts)),
         pair_tasks=whole_tasks(corpus.pair_tasks),
         probed=whole_tasks(corpus.probed),

@@ -68,16 +68,6 @@ class EncoderRow:
     notes: list[str]
 
 
-def evaluation_rows(corpus: Corpus) -> Rows:
-    """The distinct rows that any evaluation set of the corpus uses, rising; `Corpus.of_tasks` leaves sets out."""
-    sides = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
-    sides += [side for t in corpus.retrieval for side in (t.queries, t.documents)]
-    sides += [side for labelled in corpus.classification for side in labelled.texts]
-    sides += [held.rows for held in corpus.held_out]
-    sides += [side for t in corpus.probed for s in t.splits.values() for side in (s.left_P, s.right_P)]
-    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sides]))
-
-
 def encoder_rows(
     vectors: Vectors,
     corpus: Corpus,
@@ -93,7 +83,7 @@ def encoder_rows(
     one that is not finite, is an InputError that quotes its sentence, or names the document.
     """
     judged = judged or {}
-    columns = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
+    columns = [side for s in corpus.sts for side in s.columns]
     columns += [t.queries for t in corpus.retrieval] + [s.rows for s in judged.values()]
     rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     read_ND = vectors.take(rows)

@@ -66,20 +66,14 @@ class HeldOutSet:
     right_P: Rows
     cosine_P: NDArray[np.float64]
 
+    @property
+    def columns(self) -> tuple[Rows, ...]:
+        """The rows that it is measured on."""
+        return (self.rows,)
+
 
 JudgedSet = StsSet | RetrievalSet | HeldOutSet
 """A set that students are selected by: a part of a dev set, or held-out sentences."""
-
-
-def columns_of(judged: JudgedSet) -> list[Rows]:
-    """The rows that a set is measured on, column by column."""
-    match judged:
-        case StsSet():
-            return [judged.left_P, judged.right_P]
-        case RetrievalSet():
-            return [judged.queries, judged.documents]
-        case HeldOutSet():
-            return [judged.rows]
 
 
 def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
@@ -148,7 +142,7 @@ class SelectionSets:
     def rows(self) -> Rows:
         """The distinct rows of all sets, rising."""
         every = [judged for of_kind in self.sets.values() for judged in of_kind]
-        return np.unique(np.concatenate([column for judged in every for column in columns_of(judged)]))
+        return np.unique(np.concatenate([column for judged in every for column in judged.columns]))
 
     def measure(self, stored: Embed, as_query: Embed | None = None) -> list[Measured]:
         """Every figure of the encoder whose vectors are stored as `stored` gives them; `as_query` are those of queries before

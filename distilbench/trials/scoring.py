@@ -20,7 +20,7 @@ from distilbench.data.sampling import CALIBRATION, CODEBOOK_ROWS, calibration_ro
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import describe_student, with_encoder
-from distilbench.evaluation.encoders import Vectors, check_vectors, encoder_rows, evaluation_rows
+from distilbench.evaluation.encoders import Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
@@ -155,7 +155,7 @@ def remove_encoded(folder: Path) -> None:
 
 def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:
     """Vectors of a trained method, each row embedded once; its task's scores."""
-    rows = evaluation_rows(corpus)
+    rows = corpus.scored_rows
     vectors_ND = method.embed(rows)
     scores = [score for split in SPLITS for score in method.task_scores(split)]
     count = calibrated_on(method.params.model_dump())
@@ -171,7 +171,7 @@ def calibrated_on(params: Mapping[str, Any], method: str = "") -> int:
 def encode_teacher(prepared: Prepared, corpus: Corpus, calibrated: int | None = None) -> Encoded:
     """The teacher's own vectors; `calibrated`: how many training sentences its codes are calibrated on."""
     take = prepared.vectors.take
-    return Encoded(take(evaluation_rows(corpus)), take(calibration_rows(prepared.train, calibrated)))
+    return Encoded(take(corpus.scored_rows), take(calibration_rows(prepared.train, calibrated)))
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def score_candidate(
     """
     prepared, corpus = scoring.prepared, scoring.corpus
     scored, whole = corpus.of_tasks(scoring.tasks), encoded.vectors_ND.shape[1]
-    take = from_rows(evaluation_rows(scored), encoded.vectors_ND)
+    take = from_rows(scored.scored_rows, encoded.vectors_ND)
     name = candidate.configuration or candidate.identity(prepared, corpus, whole, "float32")["label"]
     vectors = Vectors(name, whole, take)
     if set(kinds) - {"float32"}:

@@ -31,7 +31,6 @@ from distilbench.trials.scoring import (
     count_parameters,
     encode_method,
     encode_teacher,
-    evaluation_rows,
     parameters_of,
     remove_encoded,
     score_candidate,
@@ -154,7 +153,7 @@ def test_a_method_is_encoded_with_its_task(prepared: Prepared, corpus: Corpus, m
         type(method), "task_scores", lambda self, split: [TASK_SCORE.model_copy(update={"split": split})]
     )
     encoded = encode_method(method, corpus, "students/a")
-    assert np.array_equal(encoded.vectors_ND, method.embed(evaluation_rows(corpus)))
+    assert np.array_equal(encoded.vectors_ND, method.embed(corpus.scored_rows))
     assert np.array_equal(encoded.calibration_ND, method.embed(calibration_rows(prepared.train)))
     assert [s.split for s in encoded.task_scores] == ["dev", "test"] and encoded.model == "students/a"
 
@@ -164,7 +163,7 @@ def test_quantisers_are_calibrated_on_training_sentences_alone(
 ) -> None:
     rows = calibration_rows(prepared.train)
     assert np.array_equal(rows, prepared.train)
-    assert not np.isin(rows, evaluation_rows(corpus)).any()
+    assert not np.isin(rows, corpus.scored_rows).any()
     monkeypatch.setattr(sampling, "CALIBRATION", 10)
     few = calibration_rows(prepared.train)
     assert len(set(few)) == 10 and set(few) <= set(rows) and {rows[0], rows[-1]} <= set(few)
@@ -197,7 +196,7 @@ def test_a_row_for_each_width_and_quantisation(
     parts = teacher.vectors_ND[:, :8], teacher.calibration_ND[:, :8]
     encoded = Encoded(*parts, "students/a", [TASK_SCORE])
     found = score(prepared, corpus, tmp_path, encoded, widths, ["int8", "binary"])
-    rows = evaluation_rows(corpus)
+    rows = corpus.scored_rows
     for width in widths:
         whole = np.full((len(corpus.sentences), width), np.nan, dtype=np.float32)  # what no set asks about is not read
         whole[rows] = encoded.vectors_ND[:, :width]
@@ -226,7 +225,7 @@ def test_a_row_for_each_width_and_quantisation(
 
 def test_vectors_without_a_direction_are_refused(tmp_path: Path, prepared: Prepared, corpus: Corpus) -> None:
     teacher = encode_teacher(prepared, corpus)
-    rows = evaluation_rows(corpus)
+    rows = corpus.scored_rows
     [quora] = corpus.retrieval
     pair, document = corpus.sts[0].left_P[3], quora.documents[7]
     for bad, message in (

@@ -28,7 +28,7 @@ from distilbench.trials import rung_training
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, Outcome, finish, finish_jobs
 from distilbench.trials.rung_training import RungTraining
-from distilbench.trials.scoring import Candidate, Encoded, evaluation_rows
+from distilbench.trials.scoring import Candidate, Encoded
 from distilbench.trials.training_spec import TrainingSpec
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
@@ -74,10 +74,10 @@ def test_a_job_trains_reports_saves_and_embeds(
     assert last.keys() >= {"dev_score", "dev_pca_score", "effective_rank", "variance", "loss"}
     encoded = Encoded.load(job.folder)
     assert encoded is not None and encoded.model == "students/key"
-    assert encoded.vectors_ND.shape == (len(evaluation_rows(corpus)), 8)
+    assert encoded.vectors_ND.shape == (len(corpus.scored_rows), 8)
     assert encoded.calibration_ND.shape == (len(calibration_rows(load_prepared(prepared_folder).train)), 8)
     model = SentenceTransformer(str(job.run / job.model), device="cpu")
-    outside = model.encode([corpus.sentences[i] for i in evaluation_rows(corpus)[:9]])
+    outside = model.encode([corpus.sentences[i] for i in corpus.scored_rows[:9]])
     assert outside == pytest.approx(encoded.vectors_ND[:9], abs=5e-3)  # the stored vectors are float16
     assert not list(job.run.rglob("*.partial"))
 
@@ -161,7 +161,7 @@ def test_an_interrupted_trial_is_taken_as_it_is(tmp_path: Path, prepared_folder:
     outcome = finish(job, prepared_folder, corpus, RESOURCES)
     assert (outcome.failed, [r.step for r in outcome.rungs]) == ("", [2])
     encoded = Encoded.load(job.folder)
-    rows = evaluation_rows(corpus)
+    rows = corpus.scored_rows
     assert encoded is not None
     assert encoded.vectors_ND == pytest.approx(training.method.embed(rows), abs=1e-6)
     assert RungTraining(spec, "cpu").trainer.step == 3  # it has not gone on
