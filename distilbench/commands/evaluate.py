@@ -72,6 +72,8 @@ class Evaluation:
     ) -> None:
         self.settings, self.models, self.corpus, self.run, self.console = settings, models, corpus, run, console
         self.store = ArtifactStore(settings.store)
+        self.read = with_roles(corpus, self.store) if settings.by_role else corpus
+        """The corpus with a row for each way in which a text is read."""
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
         self.measured = [[str(index) for index in settings.index_specs], settings.cost]
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
@@ -101,7 +103,7 @@ class Evaluation:
         parameters, codes = encoder_parameters(spec), self._codes(spec, vectors)
         prompts = Prompts.of(spec).described() if spec.by_role else {}
         missing_widths, indexes = [w for w in widths if w in missing], self.settings.index_specs
-        for row in encoder_rows(vectors, self.corpus, missing_widths, codes, indexes):
+        for row in encoder_rows(vectors, self.read, missing_widths, codes, indexes):
             if identities[row.width, row.quantisation]["record_id"] in self.known:
                 continue
             as_it_is = (row.width, row.quantisation) == (whole, "float32")
@@ -175,7 +177,7 @@ class Evaluation:
         return lambda width: [code(kind, width) for kind in kinds if not not_possible(kind, width)]
 
     def _vectors(self, spec: EncoderSpec) -> Vectors:
-        settings, corpus, width = self.settings, self.corpus, spec.width()
+        settings, corpus, width = self.settings, self.read, spec.width()
         rows = corpus.scored_rows
         if settings.quantisations:
             rows = np.union1d(rows, corpus.train)
@@ -221,8 +223,6 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     for spec in models:
         spec.check_tokenizer("model")
     corpus = evaluation_corpus(settings.data_folder, settings.tasks, settings.limits)
-    if settings.by_role:
-        corpus = with_roles(corpus, ArtifactStore(settings.store))
     print_sets(corpus, console)
     run = settings.runs / run_name(settings.name, "evaluate", corpus.name)
     with one_writer(run):
