@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from distilbench.data.corpus import Corpus, Rows
-from distilbench.encoders.encoder import EncoderSpec, readable_tokenizer
+from distilbench.encoders.encoder import EncoderSpec, readable_tokenizer, transformer_folder
 from distilbench.encoders.pruned_tokenizer import Pruned, check_prunable, pruned
 from distilbench.errors import InputError
 from distilbench.prepare.static_start import TOKENIZER, VECTORS, load_static_start
@@ -44,10 +44,14 @@ READ_AGAIN = 200
 
 def check_vocabulary(source: EncoderSpec, what: str) -> None:
     """Check that an encoder's tokenizer can be pruned, before anything is made; `what` it is, for the message."""
-    backend = getattr(source.skeleton().tokenizer, "backend_tokenizer", None)
-    if backend is None:
+    folder = source.folder()
+    if folder is None:
+        content = source.skeleton().tokenizer.backend_tokenizer.to_str()
+    elif (file := transformer_folder(folder) / TOKENIZER).exists():
+        content = file.read_text()
+    else:
         raise InputError(f"{what} {source.name!r} has no tokenizer.json; expected a fast tokenizer")
-    check_prunable(json.loads(backend.to_str()), f"{what} {source.name!r}")
+    check_prunable(json.loads(content), f"{what} {source.name!r}")
 
 
 def training_rows(corpus: Corpus) -> Rows:

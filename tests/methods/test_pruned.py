@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from architectures import make_architecture
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from distilbench.commands.run_folder import check_student_encoder
 from distilbench.data.corpus import Corpus
@@ -154,8 +156,7 @@ def test_what_cannot_lose_tokens_is_refused_before_anything_is_made(encoder_fold
 
     check(encoder_folder, "layers:0:corpus")
     slow = make_architecture("bert", encoder_folder, tmp_path / "slow")
-    words = {"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}}
-    (slow / "tokenizer.json").write_text(json.dumps(words))
+    Tokenizer(WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]")).save(str(slow / "tokenizer.json"))
     with pytest.raises(InputError, match=r"^--student static:corpus: teacher .* WordLevel"):
         check(slow, "static:corpus")
     (slow / "tokenizer.json").unlink()
