@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -50,22 +50,6 @@ ALIKE = 5
 """Trials that may fail by the same error one after the other: it is then no matter of their hyper-parameters."""
 UNEXPECTED = re.compile(r"\w+(Error|Exception): ")
 """How the reason of a failure begins that is neither of a collapse nor of bad input (`describe_error`)."""
-
-
-class Events(Protocol):
-    """What listens to a search while it runs."""
-
-    def started(self, number: int, params: dict[str, Any]) -> None:
-        """A trial begins, or goes on."""
-
-    def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """It has trained another slice."""
-
-    def waiting(self, number: int) -> None:
-        """It waits for its verdict, and its worker takes another trial."""
-
-    def finished(self, trial: FrozenTrial) -> None:
-        """It was told to the study."""
 
 
 @dataclass
@@ -109,6 +93,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     A trial that has to wait for its verdict (`Verdicts.is_pending`) gives its worker back, and is served again once it
     may go on.
 
+    `events` hears of a trial that has `started(number, params)`, begun or going on, of each report (`progressed(number,
+    result)`), of one that is `waiting(number)` for its verdict, and of one that has `finished(trial)` in the study.
+
     After `deadline()` (seconds since the epoch), and when a trial says that storage is gone, no trial is begun and the
     running ones, and those that wait, are left as they are: RUNNING in the study, their checkpoints kept.
     """
@@ -120,7 +107,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         study: optuna.Study,
         search: Search,
         concurrency: int,
-        events: Events,
+        events: Any,
         deadline: Callable[[], float] = lambda: math.inf,
         lost_nodes: Callable[[], frozenset[str]] = frozenset,
     ) -> None:

@@ -146,10 +146,8 @@ def load_space(
         for name, value in file.fixed.items():
             check_value(name, "fixed", value, fields[name])
         drawn_before = set(file.fixed)
-        for name, r in file.parameters.items():
-            _check_range(name, r, fields[name])
-            _check_condition(file, name, fields, drawn_before)
-            _check_own_ranges(file, name, fields[name], drawn_before)
+        for name in file.parameters:
+            _check_parameter(file, name, fields, drawn_before)
             drawn_before.add(name)
         for student in file.budget.student_steps or ():
             _check_named(file, "budget.student_steps", student)
@@ -216,16 +214,26 @@ def _check_names(file: _File, fields: Mapping[str, FieldInfo]) -> None:
 
 def _check_range(name: str, r: Range, field: FieldInfo) -> None:
     """Check choices, or low and high, against the method's own field."""
-    ends = {"low": r.low, "high": r.high}
-    if r.choices is None and field.annotation not in (int, float):
+    if r.choices is not None:
+        for choice in r.choices:
+            check_value(name, "choices", choice, field)
+        return
+    if field.annotation not in (int, float):
         raise InputError(f"{name}: low/high on a parameter that is not a number; expected choices")
-    for key, value in ends.items() if r.choices is None else (("choices", choice) for choice in r.choices):
-        whole = field.annotation is int and isinstance(value, float) and value.is_integer()
-        check_value(name, key, int(value) if whole and value is not None else value, field)
+    for key, end in (("low", r.low or 0.0), ("high", r.high or 0.0)):
+        check_value(name, key, int(end) if field.annotation is int and end.is_integer() else end, field)
 
 
-def _check_condition(file: _File, name: str, fields: Mapping[str, FieldInfo], drawn_before: Container[str]) -> None:
-    for other, values in (file.parameters[name].when or {}).items():
+def _check_parameter(file: _File, name: str, fields: Mapping[str, FieldInfo], drawn_before: Container[str]) -> None:
+    """Check a searched parameter's range, those of single students, and its condition."""
+    r = file.parameters[name]
+    _check_range(name, r, fields[name])
+    for student, own in (r.students or {}).items():
+        if "student" not in drawn_before:
+            raise InputError(f"{name}: students: expected `student` before it, or under fixed")
+        _check_named(file, f"{name}: students", student)
+        _check_range(f"{name}: students: {student}", own, fields[name])
+    for other, values in (r.when or {}).items():
         if other not in drawn_before:
             raise InputError(f"{name}: when names {other}; expected a parameter that stands before it, or a fixed one")
         choices = file.parameters[other].choices if other in file.parameters else None
@@ -234,17 +242,8 @@ def _check_condition(file: _File, name: str, fields: Mapping[str, FieldInfo], dr
             check_value(name, f"when {other}", value, fields[other])
             if choices is not None and value not in known:
                 raise InputError(f"{name}: when {other} is {value!r}; expected one of its choices {list(choices)}")
-        if fields[name].is_required():
-            raise InputError(f"{name}: when, but the method has no default for it elsewhere")
-
-
-def _check_own_ranges(file: _File, name: str, field: FieldInfo, drawn_before: Container[str]) -> None:
-    """Check the ranges of single students."""
-    for student, own in (file.parameters[name].students or {}).items():
-        if "student" not in drawn_before:
-            raise InputError(f"{name}: students: expected `student` before it, or under fixed")
-        _check_named(file, f"{name}: students", student)
-        _check_range(f"{name}: students: {student}", own, field)
+    if r.when and fields[name].is_required():
+        raise InputError(f"{name}: when, but the method has no default for it elsewhere")
 
 
 def _check_named(file: _File, where: str, student: str) -> None:
