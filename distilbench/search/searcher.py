@@ -71,6 +71,8 @@ class _OpenTrial:
     """Whether its training is over; what is left is a verdict on its rungs."""
     left: bool = False
     """Whether it was left RUNNING, for another time."""
+    waits: bool = False
+    """Whether it was taken from its worker for its verdict."""
     begun: bool = False
     """Whether its worker is at work."""
     lost_before: frozenset[str] = frozenset()
@@ -233,7 +235,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             trial.left = True
             return False
         self.events.progressed(trial.number, result)
-        return bool(result["done"]) or not self.verdicts.is_pending(trial.number)
+        trial.waits = not result["done"] and self.verdicts.is_pending(trial.number)
+        return not trial.waits
 
     def _take(self, trial: _OpenTrial, result: dict[str, Any]) -> None:
         """Note the rungs that are new, and settle whatever they settle.
@@ -257,7 +260,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if result["failed"]:
             trial.failed = str(result["failed"])
             self.verdicts.fail(trial.number)
-        elif result["done"]:
+        elif result["done"] and self.verdicts.stopped(trial.number) is None:  # Tune says so of what it stops, too
             trial.last = max(trial.rungs)
             self.verdicts.finish(trial.number, trial.last)
         self._settle()
@@ -364,16 +367,14 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             self.died.append(trial.number)
             trial.failed = "its worker died more often than is retried; see the run's tune folder"
             self.verdicts.fail(trial.number)
+        elif trial.waits:
+            self.waiting.add(trial.number)
+            self.events.waiting(trial.number)
+            self._settle()
+            return
         else:
             self._take(trial, result)  # Tune passes a last result here only
             if trial.left:
-                return
-            if not (result["done"] or result["failed"] or self.verdicts.stopped(trial.number) is not None):
-                if self.verdicts.is_pending(trial.number):
-                    self.waiting.add(trial.number)
-                    self.events.waiting(trial.number)
-                else:
-                    self._serve_again(trial)
                 return
         trial.ended = True
         self._settle()
@@ -390,7 +391,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def _serve_again(self, trial: _OpenTrial) -> None:
         """Hand it out before any new trial."""
-        trial.begun = False
+        trial.begun = trial.waits = False
         self.interrupted = sorted([*self.interrupted, trial], key=lambda o: o.number)
 
     def save(self, checkpoint_path: str) -> None:

@@ -189,7 +189,7 @@ class Simulation:
             if result["done"]:
                 searcher.on_trial_complete(trial_id, result)
             elif scheduler.on_trial_result(None, Tune(trial_id), result) == "STOP":
-                searcher.on_trial_complete(trial_id, result)
+                searcher.on_trial_complete(trial_id, {**result, "done": True})  # as Tune says of what it stops
             else:
                 continue
             seats[seat] = None
