@@ -60,9 +60,11 @@ def study_url(run: Path) -> str:
 
 def load_study(run: Path) -> optuna.Study:
     """The study of a sweep's folder."""
-    if not (run / STUDY).exists():
-        raise InputError(f"{run}: no {STUDY} in it; expected the folder of a sweep")
-    return optuna.load_study(study_name=None, storage=_opened(study_url(run)))
+    opened = _opened(study_url(run)) if (run / STUDY).exists() else None
+    names = optuna.get_all_study_names(opened) if opened else []
+    if not names:
+        raise InputError(f"{run}: no study in a {STUDY} of it; expected the folder of a sweep")
+    return optuna.load_study(study_name=names[0], storage=opened)
 
 
 def _opened(storage: str | BaseStorage) -> BaseStorage:
