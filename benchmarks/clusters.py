@@ -28,11 +28,11 @@ from distilbench.errors import InputError
 from distilbench.evaluation.faiss_codes import unit
 from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed
 from distilbench.evaluation.sts import Embed
+from distilbench.machine import torch_threads
 from distilbench.methods.parts.cluster_head import FILE, load_cluster_head
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.storage.files import fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
-from distilbench.threads import torch_threads
 
 ITERATIONS = 25
 """The iterations of k-means: FAISS's own default."""

@@ -33,9 +33,9 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import default_device
 from distilbench.encoders.pair_head import PairHead, PairScorer, load_pair_scorer
 from distilbench.errors import InputError
+from distilbench.machine import torch_threads
 from distilbench.prepare.cross_encoder import TaskCrossEncoder, load_cross_encoder
 from distilbench.storage.files import write_json
-from distilbench.threads import torch_threads
 
 PUBLISHED = {"all pairs": 934.0, "catalogue": 13594.0}
 """Speed-ups of the paper's tables 3 and 4: BERT-large as both, one V100."""

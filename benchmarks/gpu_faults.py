@@ -18,7 +18,7 @@ import torch
 from gpu_bench import Bench
 from gpu_training import small_corpus
 
-from distilbench.memory import release_memory
+from distilbench.machine import release_memory
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RUNGS, RungTraining
 from distilbench.trials.training_spec import TrainingSpec

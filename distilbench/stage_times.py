@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from distilbench.events import INTERRUPTED, Event
-from distilbench.memory import GPU_PEAK, PEAK, peak_mb
+from distilbench.machine import GPU_PEAK, PEAK, peak_mb
 from distilbench.storage.files import DiskFull, write_json
 from distilbench.storage.retry import require_exists
 
@@ -77,28 +77,21 @@ class StageTimes:
     """Writes how long search, confirmation and scoring took, with `workers` trials at once; a listener of the tally."""
 
     def __init__(self, run: Path, workers: int) -> None:
-        self.run, self.workers = run, workers
-        self.at, self.began, self.count, self.worker_mb, self.gpu_mb = "", time.monotonic(), 0, 0.0, 0.0
+        self.run, self.took, self.began = run, StageTiming(stage="", seconds=0.0, workers=workers), time.monotonic()
 
     def __call__(self, event: Event) -> None:
         """Count what has ended, with its memory; write the stage that is over."""
+        took = self.took
         if event.record:
-            self.count += 1
             rungs = event.record.rungs
-            self.worker_mb = max([self.worker_mb, *(rung.metrics.get(PEAK) or 0.0 for rung in rungs)])
-            self.gpu_mb = max([self.gpu_mb, *(rung.metrics.get(GPU_PEAK) or 0.0 for rung in rungs)])
+            worker_mb = max([took.worker_mb, *(rung.metrics.get(PEAK) or 0.0 for rung in rungs)])
+            gpu_mb = max([took.gpu_mb, *(rung.metrics.get(GPU_PEAK) or 0.0 for rung in rungs)])
+            took = took.model_copy(update={"count": took.count + 1, "worker_mb": worker_mb, "gpu_mb": gpu_mb})
+            self.took = took
         if not event.stage:
             return
         now = time.monotonic()
-        if self.at and event.stage != INTERRUPTED:
-            took = StageTiming(
-                stage=self.at,
-                seconds=now - self.began,
-                count=self.count,
-                workers=self.workers,
-                worker_mb=self.worker_mb,
-                gpu_mb=self.gpu_mb,
-            )
-            keep(self.run, took)
-        self.at, self.began, self.count = ("" if event.stage == "done" else event.stage), now, 0
-        self.worker_mb = self.gpu_mb = 0.0
+        if took.stage and event.stage != INTERRUPTED:
+            keep(self.run, took.model_copy(update={"seconds": now - self.began}))
+        stage = "" if event.stage == "done" else event.stage
+        self.took, self.began = StageTiming(stage=stage, seconds=0.0, workers=took.workers), now

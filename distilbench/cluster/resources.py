@@ -18,7 +18,7 @@ import rich
 
 from distilbench.cluster.nodes import Node, alive_nodes, needed, places_on, possible_nodes, waiting_told
 from distilbench.errors import InputError
-from distilbench.threads import torch_threads
+from distilbench.machine import torch_threads
 
 TRIAL_GPU_BYTES = 4e9
 """What a trial is given of a GPU's memory by default: 16 trials of two-layer students in batches up to 512 took 3.2 GB each,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 
 from distilbench.errors import InputError
-from distilbench.memory import GPU_PEAK, PEAK
+from distilbench.machine import GPU_PEAK, PEAK
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
 from distilbench.storage.files import bound_config

@@ -32,10 +32,10 @@ from torch import nn
 
 from distilbench.encoders.encoder import EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
 from distilbench.errors import InputError
+from distilbench.machine import torch_threads
 from distilbench.records import EncoderCost
 from distilbench.storage.files import file_sha256, fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
-from distilbench.threads import torch_threads
 
 FILE = "cost.json"
 STEP_VERSION = 3

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from distilbench.cluster.nodes import Node, places_on, possible_nodes, waiting_told
 from distilbench.cluster.resources import quiet_data_log
 from distilbench.errors import InputError
-from distilbench.memory import peak_mb, release_memory
+from distilbench.machine import peak_mb, release_memory
 from distilbench.prepare.progress import progress
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.stage_times import StageTiming, note_pool

@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from scipy.stats import t as student_t
@@ -24,6 +24,7 @@ from distilbench.reporting.columns import TEST as TEST
 from distilbench.reporting.columns import Column as Column
 from distilbench.reporting.columns import Value, columns_of, scores_of, value_of
 from distilbench.reporting.names import row_names
+from distilbench.search.objectives import pareto_front
 from distilbench.selection import STS, Selection
 
 CONFIDENCE = 0.95
@@ -160,7 +161,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     rows = [_row([seeds[seed] for seed in sorted(seeds)], columns) for seeds in encoders.values()]
     firsts = [row.record for row in rows]
     names, means = row_names(firsts), {id(row.record): row.values for row in rows}
-    pareto, best, chosen = set(_pareto(rows)), set(_best_in_bytes(rows)), _chosen(rows, records)
+    (pareto, best), chosen = _pareto_and_best(rows), _chosen(rows, records)
     rows = [
         _with_retention(row, means.get(id(teacher_of(row.record, firsts))))._replace(
             name=names[id(row.record)],
@@ -323,27 +324,22 @@ def teacher_row(board: Leaderboard, row: Row) -> Row | None:
     return next((other for other in board.rows if other.record is teacher), None)
 
 
-def _pareto(rows: Iterable[Row]) -> Iterator[str]:
-    """The rows that no other one of their corpus dominates (fewer bytes, higher test score)."""
-    best: dict[str, tuple[float, int]] = {}
-    tested = [(row, value) for row in rows if (value := row.test.value) is not None]
-    for row, value in sorted(tested, key=lambda one: (one[0].record.bytes_per_vector, -one[1])):
-        size = row.record.bytes_per_vector
-        top, of_size = best.get(row.record.compared_on, (-math.inf, -1))
-        if value > top or (value == top and size == of_size):
-            best[row.record.compared_on] = value, size
-            yield row.anchor
-
-
-def _best_in_bytes(rows: Iterable[Row]) -> Iterator[str]:
-    """The rows with the highest test score of those with as many bytes per vector; ties are all kept."""
-    groups: dict[tuple[str, int], list[tuple[float, str]]] = {}
+def _pareto_and_best(rows: Iterable[Row]) -> tuple[set[str], set[str]]:
+    """The rows that no other of their corpus dominates (fewer bytes, higher test score), and the best of their size."""
+    corpora: dict[str, list[tuple[Row, float]]] = {}
+    sizes: dict[tuple[str, int], list[tuple[float, str]]] = {}
     for row in rows:
-        if competes(row.record) and row.test.value is not None:
-            key = row.record.compared_on, row.record.bytes_per_vector
-            groups.setdefault(key, []).append((row.test.value, row.anchor))
-    for group in groups.values():
-        yield from (anchor for value, anchor in group if len(group) > 1 and value == max(group)[0])
+        corpus, value = row.record.compared_on, row.test.value
+        if value is not None:
+            corpora.setdefault(corpus, []).append((row, value))
+            if competes(row.record):
+                sizes.setdefault((corpus, row.record.bytes_per_vector), []).append((value, row.anchor))
+    pareto = set()
+    for own in corpora.values():
+        front = pareto_front([(row.record.bytes_per_vector, value) for row, value in own], ["minimize", "maximize"])
+        pareto |= {own[place][0].anchor for place in front}
+    several = [own for own in sizes.values() if len(own) > 1]
+    return pareto, {anchor for own in several for value, anchor in own if value == max(own)[0]}
 
 
 def _encoder(r: ScoreRecord) -> str:

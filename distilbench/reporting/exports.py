@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from distilbench.codes import CompetitionKey, code_of
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
@@ -44,23 +44,14 @@ _LATEX = str.maketrans(
 )
 
 
-class Export(NamedTuple):
-    """A file of the report; `path` is relative to the report's folder."""
-
-    path: str
-    title: str
-
-
-EXPORTS = (
-    Export("leaderboard.csv", "Leaderboard, all columns"),
-    Export("leaderboard.json", "Leaderboard, one object per row"),
-    Export("leaderboard.parquet", "Leaderboard, typed columns"),
-    Export("leaderboard.md", "Leaderboard, main columns"),
-    Export("leaderboard.tex", "Leaderboard, main columns"),
-)
+EXPORTS = {
+    "All columns": ("leaderboard.csv", "leaderboard.json", "leaderboard.parquet"),
+    "Main columns": ("leaderboard.md", "leaderboard.tex"),
+}
+"""The files of a leaderboard."""
 
 
-def write_exports(board: Leaderboard, compared: Comparison, folder: Path) -> tuple[Export, ...]:
+def write_exports(board: Leaderboard, compared: Comparison, folder: Path) -> None:
     """Write every export of `board` into `folder` (created if missing), each under a temporary name and then renamed."""
     folder.mkdir(parents=True, exist_ok=True)
     frame, report = board_frame(board, compared), Report(board, compared)
@@ -75,7 +66,6 @@ def write_exports(board: Leaderboard, compared: Comparison, folder: Path) -> tup
             path.write_text(text, encoding="utf-8", newline="")
     with atomic_path(folder / "leaderboard.parquet") as path:
         frame.to_parquet(path, compression="zstd", index=False)
-    return EXPORTS
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -136,10 +136,9 @@ def _is_own_form(record: ScoreRecord) -> bool:
 
 def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
     """What the model is, how it was made, and what is said of it on page, terminal and by `best`."""
-    numbers = "number" if record.dim == 1 else "numbers"
     what = (
-        f"A sentence-transformers model: a sentence becomes {record.dim:,} {numbers}, kept in "
-        f"{record.bytes_per_vector:,} bytes ({record.quantisation}). "
+        f"A sentence-transformers model: a sentence becomes {record.dim:,} numbers, kept in {record.bytes_per_vector:,} "
+        f"bytes ({record.quantisation}). "
     )
     family, trained_for = family_of(record.quantisation), code_of(record.hyperparameters)
     if record.role == "teacher":
@@ -264,21 +263,16 @@ def _facts(row: Row, record: ScoreRecord) -> Iterator[tuple[str, str]]:
 
 
 def _scored(row: Row, seed: SeedScores) -> str:
-    sentences = ["A dev score takes part in choosing settings and students: it is not a result."]
-    scores = seed.record.scores
-    if any(s.low is not None for s in scores):
-        sentences.append("An interval is the bootstrap's, over the items of the set.")
+    said = "A dev score takes part in choosing settings and students: it is not a result."
+    if any(s.low is not None for s in seed.record.scores):
+        said += " An interval is the bootstrap's, over the items of the set."
     if len(row.seeds) > 1:
         numbers = ", ".join(str(one_seed.record.seed) for one_seed in row.seeds)
-        sentences.append(
-            f"This model is the one of seed {seed.record.seed}; means are over the seeds {numbers}, ± half of the 95 % "
-            "confidence interval (Student's t over seeds)."
-        )
-    if seed.record.quantisation != "float32":
-        sentences.append(
-            f"Scores are of the {seed.record.quantisation} codes: of both sentences in STS, of the documents in retrieval."
-        )
-    return " ".join(sentences)
+        said += f" This model is the one of seed {seed.record.seed}; means are over the seeds {numbers}, ± half of the 95 % "
+        said += "confidence interval (Student's t over seeds)."
+    if (code := seed.record.quantisation) != "float32":
+        said += f" Scores are of the {code} codes: of both sentences in STS, of the documents in retrieval."
+    return said
 
 
 def _training_text(record: ScoreRecord) -> str:
@@ -306,8 +300,6 @@ def _provenance(record: ScoreRecord) -> Mapping[str, str]:
 def _limitations(row: Row, record: ScoreRecord) -> Iterator[str]:
     tested = {s.task for s in record.scores if s.split == "test"}
     missing = [name for name, tasks in _MEASURABLE if not tested & set(tasks)]
-    if lost := below_overlap(row):
-        yield lost
     if record.demonstration:
         yield "The corpus is generated: nothing is known of the model on real text."
     if missing:

@@ -20,7 +20,7 @@ from distilbench.reporting.board_figures import board_plots
 from distilbench.reporting.choice import answer
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.drawing import script_json
-from distilbench.reporting.exports import Export, write_exports
+from distilbench.reporting.exports import EXPORTS, write_exports
 from distilbench.reporting.formats import index_setting, set_name
 from distilbench.reporting.frame import LEADING_GROUPS, board_columns, page_columns
 from distilbench.reporting.lines import encoder_lines
@@ -35,7 +35,7 @@ from distilbench.reporting.pages import (
 )
 from distilbench.reporting.run_facts import RunFacts
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.serving import below_overlap, code_overlap, overlap_notice, serving_costs
+from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
 from distilbench.reporting.study_file import RECORDS, ReportRecord, RunRecord, read_study, write_study
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import DiskFull
@@ -116,8 +116,9 @@ def write_report(
         compared = NOT_COMPARED if live else compare_rows(board, folders)
     report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
     write_study(folder / RECORDS, records, [run.described for run in runs], report_record)
-    exports = () if live else write_exports(board, compared, folder)
-    index = render_page(records, board, title=title, notes=notes, compared=compared, runs=runs, exports=exports)
+    if not live:
+        write_exports(board, compared, folder)
+    index = render_page(records, board, title=title, notes=notes, compared=compared, runs=runs, live=live)
     write_assets(folder)
     _write_pages(records, board, folder, title, compared, runs)
     write_page(folder / "index.html", index)
@@ -194,7 +195,7 @@ def render_page(
     notes: Sequence[str] = (),
     compared: Comparison = NOT_COMPARED,
     runs: Sequence[RunFacts] = (),
-    exports: Sequence[Export] = (),
+    live: bool = False,
 ) -> str:
     """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
     indexes = index_rows(board)
@@ -224,7 +225,7 @@ def render_page(
         serving=serving,
         compared=compared,
         costs=[row for row in board.rows if row.record.cost],
-        notices=tuple(filter(None, (*notices(board), *tie_notices(compared), overlap_notice(board)))),
+        notices=(*notices(board), *tie_notices(compared)),
         lost={row.anchor: below_overlap(row) for row in board.rows},
         kept={row.anchor: own.overlap10_with_flat for row in board.rows if (own := code_overlap(row))},
         demonstrations=sum(row.record.demonstration for row in board.rows),
@@ -236,7 +237,7 @@ def render_page(
         runs=runs,
         newest=max((record.provenance.created_at for record in records), default=""),
         plots=plots,
-        exports=exports,
+        exports={} if live else EXPORTS,
     )
 
 

@@ -121,15 +121,3 @@ def below_overlap(row: Row) -> str:
         f"find they find {kept.overlap10_with_flat:.1f} % ({set_name(kept.set, kept.split)}), less than {LEAST_OVERLAP:g} %. "
         "It is not recommended."
     )
-
-
-def overlap_notice(board: Leaderboard) -> str:
-    """How many rows are marked so, for the head of the page; "" where none is."""
-    marked = sum(bool(below_overlap(row)) for row in board.rows)
-    if not marked:
-        return ""
-    rows = "1 row is" if marked == 1 else f"{marked} rows are"
-    return (
-        f"{rows} marked “neighbours lost”: of the first 10 documents that a row's own float32 vectors find, its codes find "
-        f"less than {LEAST_OVERLAP:g} % in some retrieval set. Such a row is never recommended, whatever its STS scores."
-    )

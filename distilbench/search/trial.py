@@ -16,7 +16,7 @@ from ray.tune import Callback, PlacementGroupFactory
 
 from distilbench.cluster.path_map import PathMap
 from distilbench.cluster.provenance import machine
-from distilbench.memory import count_gpu_peak_anew, limit_gpu_memory, release_memory
+from distilbench.machine import count_gpu_peak_anew, limit_gpu_memory, release_memory
 from distilbench.methods import get_method
 from distilbench.storage.files import remove_folder
 from distilbench.storage.retry import LIMIT_S, StorageGone

@@ -22,7 +22,7 @@ from distilbench.cluster.run_copy import active_map
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import default_device
 from distilbench.heartbeat import beat
-from distilbench.memory import limit_gpu_memory, peaks
+from distilbench.machine import limit_gpu_memory, peaks
 from distilbench.methods.method import Method
 from distilbench.records import Rung
 from distilbench.storage.files import remove_folder

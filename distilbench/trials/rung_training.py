@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import torch
 
 from distilbench.errors import InputError
-from distilbench.memory import peaks, release_memory
+from distilbench.machine import peaks, release_memory
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared

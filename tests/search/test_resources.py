@@ -18,7 +18,7 @@ from distilbench.cluster import resources as module
 from distilbench.cluster.nodes import Node
 from distilbench.cluster.resources import TrialShare, trial_resources
 from distilbench.errors import InputError
-from distilbench.memory import limit_gpu_memory
+from distilbench.machine import limit_gpu_memory
 from distilbench.search.trial import TrialTrainable
 from distilbench.trials.budget import Budget
 

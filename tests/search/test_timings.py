@@ -8,7 +8,7 @@ import pytest
 from watched import record
 
 from distilbench.events import Event
-from distilbench.memory import GPU_PEAK, PEAK
+from distilbench.machine import GPU_PEAK, PEAK
 from distilbench.records import Rung, TrialRecord
 from distilbench.stage_times import StageTimes, StageTiming, read_timings
 

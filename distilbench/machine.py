@@ -1,4 +1,4 @@
-"""Memory: the most that this process has had, on its machine and on a GPU; and what goes back when work is over."""
+"""What this process takes of its machine: the most memory, resident and on a GPU, what goes back, and torch's threads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import gc
 import re
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 STATUS = Path("/proc/self/status")
@@ -59,3 +61,17 @@ def limit_gpu_memory(share: float) -> None:
 
     if 0 < share < 1 and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(min(1.0, GPU_MARGIN * share))
+
+
+@contextmanager
+def torch_threads(threads: int | None, *, most: bool = False) -> Iterator[None]:
+    """torch on so many threads meanwhile; with `most` on no more than these, and with None on as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    wanted = threads or before
+    torch.set_num_threads(min(before, wanted) if most else wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
