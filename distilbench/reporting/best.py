@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,7 @@ from distilbench.reporting.choice import ServingBudget, best_under, candidates, 
 from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.formats import fixed
 from distilbench.reporting.frame import board_frame
-from distilbench.reporting.loading import can_be_built, is_nested, load_code
+from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.serving import LEAST_OVERLAP, serving_costs
 
@@ -59,41 +58,35 @@ class Best:
             "summary": self._summary(),
             "student": {**self._columns(self.row), "hyperparameters": record.hyperparameters, "seeds": seeds},
             "teacher": self.teacher and self._columns(self.teacher),
-            "test_sets": list(board.sts_sets),
             "selected_by": str(board.selection),
             "demonstration": record.demonstration,
             "corpus": record.corpus,
             "model": model and str(model),
             "load": model and self._load(model),
-            "export": self.export_command() if model is not None or can_be_built(record) else None,
+            "export": self._export_command() or None,
         }
 
     def text(self) -> str:
         """Return the choice for the terminal: what the page says of it, its seeds, and how to load and export it."""
         model = self._model()
-        can_be_made = can_be_built(self.row.record)
+        none = "none is kept: `export` makes it" if can_be_built(self.row.record) else "no model is kept"
         lines = [self._summary()]
         lines += [f"Scores are {ON_DEMONSTRATION}."] if self.row.record.demonstration else []
         lines += ["", f"Seed  dev     test    record, model (chosen on dev, by {self.board.selection.title})"]
         for seed, folder in zip(self.row.seeds, self.folders, strict=True):
             scores = f"{fixed(self.board.seed_value(seed, DEV)):<8}{fixed(seed.values[0].value):<8}"
-            none = "none is kept: `export` makes it" if can_be_made else "no model is kept"
             lines.append(f"{seed.record.seed:<6}{scores}{seed.record.record_id}")
             lines.append(f"{'':<22}{none if folder is None else folder}")
         if model is not None:
             best = " (the seed with the highest dev score)" if len(self.row.seeds) > 1 else ""
             lines += ["", f"To load it{best}:", "", *(f"    {line}" for line in self._load(model).splitlines())]
-        if model is not None or can_be_made:
-            lines += ["", "To export it, with a model card:", "", f"    {self.export_command()}"]
+        if command := self._export_command():
+            lines += ["", "To export it, with a model card:", "", f"    {command}"]
         return "\n".join(lines)
 
-    def export_command(self) -> str:
-        """The `distilbench export` that chooses this student; DIR is left to the reader."""
-        size, latency, dim = self.budget
-        limits = [] if size is None else ["--bytes", str(size)]
-        limits += [] if latency is None else ["--latency", f"{latency:g}"]
-        limits += [] if dim is None else ["--dim", str(dim)]
-        return shlex.join(["distilbench", "export", *map(str, self.runs), *limits, "--to", "DIR"])
+    def _export_command(self) -> str:
+        seed = best_seed(self.board, self.row) or self.row.seeds[0]
+        return export_command(seed.record, seed.anchor, self.runs)
 
     def _summary(self) -> str:
         return recommendation("", self.row, self.board, serving_costs(self.board)).text()

@@ -110,11 +110,6 @@ class Leaderboard(NamedTuple):
         return any(row.record.quantisation != "float32" for row in self.rows)
 
     @property
-    def sts_sets(self) -> tuple[str, ...]:
-        """The STS test sets that have a column."""
-        return tuple(c.key.removeprefix("sts:") for c in self.columns if c.key.startswith("sts:"))
-
-    @property
     def corpora(self) -> list[str]:
         """What rows are compared on (`ScoreRecord.compared_on`), that of most rows first."""
         return [corpus for corpus, _ in Counter(row.record.compared_on for row in self.rows).most_common()]

@@ -71,12 +71,11 @@ class TradeOff(NamedTuple):
 class IndexTimes(NamedTuple):
     """Indexes measured in one `setting` (None: there are none), with their ms per 1,000 queries and their recall.
 
-    `others` were measured in other settings, `omitted` more would be points in this one.
+    `omitted` are not drawn: measured in other settings, or too many.
     """
 
     points: tuple[tuple[float, float, CostRow], ...]
     setting: Setting | None
-    others: int
     omitted: int
 
 
@@ -227,26 +226,22 @@ def compute_index_times(rows: Sequence[CostRow], limit: int = MOST_POINTS) -> In
             measured.append((ms, recall, row))
     counts = Counter(setting_of(row.cost) for _, _, row in measured)
     if not counts:
-        return IndexTimes((), None, 0, 0)
+        return IndexTimes((), None, 0)
     common = max(counts, key=lambda s: (counts[s], s[1] == "test", s[2], -s[3]))
-    comparable = [point for point in measured if setting_of(point[2].cost) == common]
-    drawn = tuple(comparable[:limit])
-    return IndexTimes(drawn, common, len(measured) - len(comparable), len(comparable) - len(drawn))
+    drawn = tuple([point for point in measured if setting_of(point[2].cost) == common][:limit])
+    return IndexTimes(drawn, common, len(measured) - len(drawn))
 
 
 def index_times_caption(data: IndexTimes) -> str:
     """What the figure shows, and in which setting it was measured; "" where no index was measured."""
     if data.setting is None:
         return ""
-    parts = [
+    why = "measured on another set or with other threads, batches or devices, or of encoders further down the board"
+    others = f" Not drawn, since {why}: {data.omitted:,}." if data.omitted else ""
+    return (
         "Share of the exact index's first 10 documents that an index also returns, against its time: "
-        f"{setting_text(data.setting)}. Upper left is better."
-    ]
-    if data.others:
-        parts.append(f"Measured on another set, or with other threads, batches or devices, not drawn: {data.others:,}.")
-    if data.omitted:
-        parts.append(f"Of encoders further down the board, not drawn: {data.omitted:,}.")
-    return " ".join(parts)
+        f"{setting_text(data.setting)}. Upper left is better.{others}"
+    )
 
 
 def draw_index_times(data: IndexTimes) -> go.Figure:

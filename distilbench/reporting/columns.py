@@ -19,7 +19,6 @@ _PAIRS = ("pearson", "spearman", "accuracy", "f1")
 _RETRIEVAL = ("mrr@10", "ndcg@10", "recall@100")
 TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sts": ("Test STS", ("spearman",)),
-    "sts-tokenised": ("STS, tokenised", ("spearman",)),
     "classification": ("Classification", ("accuracy",)),
     "retrieval": ("Retrieval", _RETRIEVAL),
     "asymmetric": ("Asymmetric retrieval", _RETRIEVAL),
@@ -30,8 +29,6 @@ TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """By task the title of its columns, and the metrics that are columns: a metric named here is on every page and export."""
 HEADLINES = ("mrr@10",)
 """Retrieval metrics whose mean over the sets leads on the page and is in the terminal; that of others is in reports alone."""
-AVERAGED = ("sts-tokenised", "classification")
-"""Tasks whose group begins with the mean over its sets, where it has several."""
 
 Key = tuple[str, str, str, str]
 """Task, set, split and metric of a score."""
@@ -148,10 +145,8 @@ def _of_task(task: str, present: Sequence[Key]) -> Iterator[Column]:
     tested = {name for t, name, split, _ in present if (t, split) == (task, "test")}
     names = dict.fromkeys(name for t, name, _, _ in present if t == task)
     metrics = TASKS[task][1]
-    if task in AVERAGED and len(names) > 1 and tested == names.keys():
-        for metric in metrics:
-            keys: list[Key] = [(task, name, "test", metric) for name in names]
-            yield _average(f"{task}_average", task, keys)
+    if task == "classification" and len(names) > 1 and tested == names.keys():
+        yield _average(f"{task}_average", task, [(task, name, "test", metrics[0]) for name in names])
     for name in names:
         split = "test" if name in tested else "dev"
         for metric in metrics:

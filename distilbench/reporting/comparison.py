@@ -40,11 +40,13 @@ SeedItems = Sequence[Mapping[str, Items]]
 """For each seed of a row what it said of the items of every set."""
 
 
-class _Part(BaseModel):
+class ReportPart(BaseModel):
+    """A part of what a report's file of records says beside records (`reporting.study_file`)."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Tie(_Part):
+class Tie(ReportPart):
     """A row's place among those of as many bytes: its group, and its difference to the group's first row, the `leader`.
 
     `leader_name` is what that row is called; `others` counts the group's other rows.
@@ -57,7 +59,7 @@ class Tie(_Part):
     difference: Difference
 
 
-class DevGroup(_Part):
+class DevGroup(ReportPart):
     """Rows with the same dev items, and the pairs of them (positions in `rows`) that their dev scores do not tell apart."""
 
     rows: list[str]
@@ -70,7 +72,7 @@ class DevGroup(_Part):
         return self
 
 
-class Comparison(_Part):
+class Comparison(ReportPart):
     """How rows compare. `seeds` has the anchors of all seeds of all rows: it says nothing of any other leaderboard.
 
     `without` names the rows that have no tie group: a seed's predictions are not kept, or their test items are not those of

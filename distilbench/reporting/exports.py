@@ -145,7 +145,7 @@ def terminal_summary(records: Sequence[TrialRecord | ScoreRecord], run: Path) ->
     lines.append("")
     for one in found.recommendations:
         lines.append(one.text())
-        if command := export_command(one.row.record, one.row.anchor, str(run)):
+        if command := export_command(one.row.record, one.row.anchor, [run]):
             lines.append(f"    {command}")
     return [*lines, *found.absent]
 

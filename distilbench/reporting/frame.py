@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from distilbench.records import ScoreRecord
 from distilbench.reporting import formats
 from distilbench.reporting.board import MISSING, Cell, Leaderboard, Row, percent
 from distilbench.reporting.columns import DEV, HEADLINES, TASKS, Column
@@ -135,6 +135,10 @@ def filled(columns: Iterable[BoardColumn], rows: Sequence[Row]) -> list[BoardCol
     return [column for column in columns if any(column.value(row) not in (None, "") for row in rows)]
 
 
+_count = "{:,}".format
+_one = "{:.1f}".format
+
+
 def _of(name: str) -> Callable[[Row], Any]:
     return lambda row: getattr(row.record, name)
 
@@ -223,19 +227,14 @@ def _origin() -> Iterator[BoardColumn]:
     kinds |= {"corpus_fingerprint": "text", "demonstration": "flag", "run": "text", "trial": "integer"}
     for name, kind in kinds.items():
         yield BoardColumn(name, name.capitalize(), _of(name), kind)
-    seeds: dict[str, Callable[[ScoreRecord], Any]] = {
-        "seed": lambda r: r.seed,
-        "record_id": lambda r: r.record_id,
-        "model": lambda r: r.model,
-        "commit": lambda r: r.provenance.commit,
-        "created_at": lambda r: r.provenance.created_at,
-    }
-    for name, value in seeds.items():
-        yield BoardColumn(name, name.capitalize(), _of_seeds(value), "list")
+    for path in ("seed", "record_id", "model", "provenance.commit", "provenance.created_at"):
+        name = path.removeprefix("provenance.")
+        yield BoardColumn(name, name.capitalize(), _of_seeds(path), "list")
     yield BoardColumn("hyperparameters", "Hyper-parameters", _hyperparameters, "text")
 
 
-def _of_seeds(value: Callable[[ScoreRecord], Any]) -> Callable[[Row], Any]:
+def _of_seeds(path: str) -> Callable[[Row], Any]:
+    value = attrgetter(path)
     return lambda row: [value(seed.record) for seed in row.seeds]
 
 
@@ -290,11 +289,3 @@ def _marks(row: Row) -> str:
 
 def _hyperparameters(row: Row) -> str:
     return json.dumps(row.record.hyperparameters, ensure_ascii=False, default=str)
-
-
-def _count(number: float) -> str:
-    return f"{number:,}"
-
-
-def _one(number: float) -> str:
-    return formats.fixed(number, 1)

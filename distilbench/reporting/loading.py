@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 
 from distilbench.codes import FAISS_PEER
 from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
@@ -29,14 +31,15 @@ def can_be_built(record: ScoreRecord) -> bool:
     return record.start != AS_IT_CAME and not no_encoder and bool(record.dim) and record.method in ("teacher", *FITTED)
 
 
-def export_command(record: ScoreRecord, anchor: str, run: str = "") -> str:
+def export_command(record: ScoreRecord, anchor: str, runs: Sequence[Path] = ()) -> str:
     """The `distilbench export` that writes this row, DIR left to the reader; "" where it cannot be exported.
 
-    `run`: the run's folder, else it is in `runs/` of the working folder.
+    `runs`: the folders that it is found in, else it is in `runs/` of the working folder.
     """
     if not record.model and not can_be_built(record):
         return ""
-    return shlex.join(["distilbench", "export", run or f"runs/{record.run}", "--student", anchor, "--to", "DIR"])
+    folders = [str(run) for run in runs] or [f"runs/{record.run}"]
+    return shlex.join(["distilbench", "export", *folders, "--student", anchor, "--to", "DIR"])
 
 
 def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> str:

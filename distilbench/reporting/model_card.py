@@ -31,10 +31,8 @@ from distilbench.storage.files import atomic_path
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_STS = ("sts", "sts-tokenised")
 _HUB_TASKS = {
     "sts": ("semantic-similarity", "Semantic similarity", None),
-    "sts-tokenised": ("semantic-similarity", "Semantic similarity, tokenised text", "tokenised"),
     "classification": ("text-classification", "Sentence classification, regression on the vectors", None),
     "retrieval": ("information-retrieval", "Information retrieval", None),
     "asymmetric": ("information-retrieval", "Information retrieval, documents by another encoder", "asymmetric"),
@@ -44,7 +42,7 @@ _HUB_TASKS = {
 }
 """For each of our tasks: the metadata's task, its name, and what tells two of the same set apart."""
 _MEASURABLE = (
-    ("semantic similarity", _STS),
+    ("semantic similarity", ("sts",)),
     ("sentence classification", ("classification",)),
     ("retrieval", ("retrieval", "asymmetric")),
     ("pair tasks", ("pairs", "pair-probe")),
@@ -174,7 +172,7 @@ def _metadata(record: ScoreRecord, name: str, base_model: str) -> str:
             dataset_type=one_line(s.set),
             dataset_name=one_line(s.set),
             dataset_split=s.split,
-            metric_type=f"{s.metric}_cosine" if s.task in _STS else s.metric,
+            metric_type=f"{s.metric}_cosine" if s.task == "sts" else s.metric,
             metric_name=TITLES.get(s.metric, s.metric),
             metric_value=round(s.value / 100, 6),
         )

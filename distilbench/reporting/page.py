@@ -43,8 +43,6 @@ from distilbench.storage.files import DiskFull
 EVERY_S = 20.0
 """Between two writes of a live page, and longer where writing takes long: not more than SHARE of the driver's time."""
 SHARE = 0.05
-LEFT_S = 10.0
-"""A temporary file that is older was left by a process that was killed."""
 INDEX_HEADINGS = (
     ("Encoder", "text", ""),
     ("Set", "text", ""),
@@ -122,8 +120,6 @@ def write_report(
     write_assets(folder)
     _write_pages(records, board, folder, title, compared, runs)
     write_page(folder / "index.html", index)
-    if not live:
-        _remove_leftovers(folder)
     return folder / "index.html"
 
 
@@ -151,14 +147,6 @@ def _name(source: Path) -> str:
     """A source's name in a title: without the endings of a file of records."""
     name = source.resolve().name
     return name.removesuffix(".xz").removesuffix(".jsonl")
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Delete what a killed process was writing here: what is being written now is younger."""
-    for leftover in folder.rglob(".*.tmp"):
-        with contextlib.suppress(OSError):
-            if time.time() - leftover.stat().st_mtime > LEFT_S:
-                leftover.unlink()
 
 
 def _write_pages(

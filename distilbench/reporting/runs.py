@@ -55,14 +55,8 @@ def merged(parts: Iterable[tuple[Path, Iterable[Record]]]) -> Iterator[Record]:
     for source, records in parts:
         for record in records:
             if isinstance(record, ScoreRecord) and record.role != "student":
-                key = (
-                    record.name,
-                    record.quantisation,
-                    record.teacher,
-                    record.origin,
-                    record.compared_on,
-                    record.weights,
-                )
+                of_form = record.quantisation, record.teacher, record.origin, record.compared_on
+                key = record.name, *of_form, record.weights
                 if owners.setdefault(key, source) != source:
                     continue
             yield record

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import optuna
+import pandas as pd
 import plotly.graph_objects as go
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.importance import PedAnovaImportanceEvaluator
@@ -197,13 +197,9 @@ def _size_names(trials: Sequence[TrialRecord]) -> list[str]:
 
 def _ranks(trials: Sequence[TrialRecord]) -> list[float]:
     """The share of the trials of its size that each is at least as good as, in percent."""
-    names = _size_names(trials)
-    rising: dict[str, list[float]] = {}
-    for value, name in sorted(zip(map(_last, trials), names, strict=True)):
-        rising.setdefault(name, []).append(value)
-    return [
-        100 * bisect_right(rising[name], _last(t)) / len(rising[name]) for t, name in zip(trials, names, strict=True)
-    ]
+    objectives = pd.Series([_last(t) for t in trials])
+    shares = objectives.groupby(_size_names(trials)).rank(method="max", pct=True)
+    return [100 * float(share) for share in shares]
 
 
 def _some(count: int, most: int) -> set[int]:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from distilbench.errors import InputError
 from distilbench.prepare.ranked_layers import LayerRanking
 from distilbench.records import ScoreRecord, TrialRecord, read_json_lines
-from distilbench.reporting.comparison import Comparison
+from distilbench.reporting.comparison import Comparison, ReportPart
 from distilbench.reporting.runs import Record, is_run, merged, run_folders, run_records
 from distilbench.stage_times import StageTiming
 from distilbench.storage.files import atomic_path
@@ -24,17 +24,13 @@ from distilbench.storage.files import atomic_path
 RECORDS = "records.jsonl.xz"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class RunRecord(_Part):
+class RunRecord(ReportPart):
     """A run as its folder describes it: what `run_facts.RunFacts` cannot take from trials and scores."""
 
     kind: Literal["run"] = "run"
     schema_version: Literal[1] = 1
     run: str
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = Field(default={})
     """Its config.json by dotted keys."""
     stage: str = ""
     wanted: int | None = None
@@ -47,7 +43,7 @@ class RunRecord(_Part):
     """Those that chose the layers of its students."""
 
 
-class ReportRecord(_Part):
+class ReportRecord(ReportPart):
     """The report's title and notes, and how its rows compared when it was written."""
 
     kind: Literal["report"] = "report"

@@ -152,10 +152,11 @@ def test_points_of_the_most_common_conditions(make_score):
         ("a", "ivf", 2.0, 80.0),
         ("b", "hnsw", 1.0, 90.0),
     ]
-    assert data.setting == ("quora", "test", 100, 1, None, "cpu") and (data.others, data.omitted) == (6, 0)
+    assert data.setting == ("quora", "test", 100, 1, None, "cpu") and data.omitted == 6
     caption = index_times_caption(data)
-    assert "quora, 100 documents, all queries at once, on 1 thread." in caption
-    assert "not drawn: 6." in caption
+    assert (
+        "quora, 100 documents, all queries at once, on 1 thread." in caption and "further down the board: 6." in caption
+    )
 
 
 def test_means_over_seeds_and_values_that_are_missing(make_score):
@@ -172,7 +173,6 @@ def test_encoders_further_down_are_left_out_whole(make_score):
     records = [make_score(f"s{n}", 80.0 - n, indexes=[index(), index("ivf")]) for n in range(5)]
     data = times(*records, limit=5)
     assert [row.row.name for *_, row in data.points] == ["s0", "s0", "s1", "s1", "s2"] and data.omitted == 5
-    assert "further down the board, not drawn: 5." in index_times_caption(data)
 
 
 def test_hostile_labels_of_indexes(make_score):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -237,14 +235,3 @@ def test_a_collapsed_trial_shows_its_reason_and_geometry(make_trial, tmp_path):
     assert "collapsed: effective rank 1.02 of 64 dimensions" in text
     assert "Effective rank" in text and " 1.02 0.5 " in text
     assert "Effective rank" not in plain(run_html([make_trial(1)], tmp_path))
-
-
-def test_what_a_killed_process_left_is_removed_at_the_end(tmp_path: Path) -> None:
-    old, new = tmp_path / ".records.jsonl.old.tmp", tmp_path / ".records.jsonl.new.tmp"
-    for path in (old, new):
-        path.write_text("half")
-    os.utime(old, (1, 1))
-    page.write_report([], tmp_path, title="t", live=True)
-    assert old.exists()
-    page.write_report([], tmp_path, title="t")
-    assert not old.exists() and new.exists(), "the younger one may be being written"
