@@ -223,37 +223,37 @@ def seeded_study() -> list[TrialRecord | ScoreRecord]:
     return records
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_score():
     """`score_record(label, quality, **changes)`: STS sets at fixed offsets from `quality`; `skip` leaves some out."""
     return score_record
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_trial():
     """`trial_record(number, state=..., steps=..., objective=..., **changes)`."""
     return trial_record
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_study():
     """`whole_study(trials)`: teacher, baselines, students and trials."""
     return whole_study
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_seeded():
     """`seeded_study()`: a comparison with three seeds, three quantisations, and pair tasks."""
     return seeded_study
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_pairs():
     """`pair_scores(value, name, split, metrics)`: the k-th metric is value + k."""
     return pair_scores
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_cost():
     """`coded_cost(kind, overlap, **changes)`: the index of a quantised row."""
     return coded_cost

@@ -53,17 +53,25 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def records(make_study, make_score):
     return [*make_study(), make_score("lacks a set", 99.0, skip=("STS13",)), make_score("long " + "name" * 40)]
 
 
-@pytest.fixture
-def report(records, tmp_path):
-    return write_report(records, tmp_path, title="Synthetic " + "long" * 30)
+@pytest.fixture(scope="module")
+def report(records, tmp_path_factory):
+    return write_report(records, tmp_path_factory.mktemp("drawn"), title="Synthetic " + "long" * 30)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def undrawn(report, tmp_path_factory):
+    """The report beside an empty Plotly file: its tables need none, and loading the real one takes seconds."""
+    folder = shutil.copytree(report.parent, tmp_path_factory.mktemp("undrawn"), dirs_exist_ok=True)
+    (folder / "plotly.min.js").write_text("")
+    return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
 def lines(records):
     """The lines of the page as Python has them."""
     board = leaderboard(records)
@@ -71,10 +79,9 @@ def lines(records):
 
 
 @pytest.fixture(params=WIDTHS, ids=[f"{width}px" for width in WIDTHS])
-def opened(request, browser, report):
-    """The page beside an empty Plotly file: its tables need none, and loading the real one takes seconds."""
-    (report.parent / "plotly.min.js").write_text("")
-    return open_page(browser, report, request.param)
+def opened(request, browser, undrawn):
+    """The page without its figures."""
+    return open_page(browser, undrawn, request.param)
 
 
 @pytest.fixture(params=WIDTHS, ids=[f"{width}px" for width in WIDTHS])
@@ -269,9 +276,8 @@ def test_a_click_on_a_mark_leads_to_its_row(drawn, lines):
     assert drawn.execute_script(seen)
 
 
-def test_a_runs_page_begins_with_its_best_student(browser, report, lines):
-    (report.parent / "plotly.min.js").write_text("")
-    [run] = (report.parent / "runs").iterdir()
+def test_a_runs_page_begins_with_its_best_student(browser, undrawn):
+    [run] = (undrawn.parent / "runs").iterdir()
     opened = open_page(browser, run, 390)
     sentence = opened.find_element(By.CSS_SELECTOR, ".need.first")
     assert sentence.text.startswith("Of this run take") and sentence.rect["y"] + sentence.rect["height"] < 900
