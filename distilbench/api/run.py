@@ -16,8 +16,8 @@ from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import Best, best_of_runs
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import ServingBudget
+from distilbench.reporting.run_facts import unique_trials
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.trainings import unique_trials
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,9 +26,9 @@ from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboar
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, hub_base, model_card
+from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.serving import below_overlap
-from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import bound_config, fingerprint, write_json
 
 if TYPE_CHECKING:

@@ -55,11 +55,6 @@ class BoardColumn:
     shares: bool = False
     """Whether the page has the percentage of the teacher's below the number."""
 
-    @property
-    def leads(self) -> bool:
-        """Whether the page shows it while its group is folded away."""
-        return "page" in self.on
-
     def cell(self, row: Row) -> Cell:
         """The number with its interval; of a plain value the value alone."""
         value = self.read(row)

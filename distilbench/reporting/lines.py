@@ -23,11 +23,6 @@ class EncoderLine(NamedTuple):
     codes: tuple[Row, ...]
     kind: str
 
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """All forms, the one that stands for the encoder first."""
-        return (self.row, *self.codes)
-
 
 def encoder_lines(
     board: Leaderboard, taken: Iterable[Row] = (), compared: Comparison = NOT_COMPARED

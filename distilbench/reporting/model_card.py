@@ -24,8 +24,8 @@ from distilbench.reporting.choice import recommendation
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED, is_nested, load_code, plain_codes
 from distilbench.reporting.markdown import one_line, render_markdown
+from distilbench.reporting.run_facts import Trainings, reproduce_command
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
-from distilbench.reporting.trainings import Trainings, reproduce_command
 from distilbench.selection import TITLES
 from distilbench.storage.files import atomic_path
 

@@ -14,7 +14,6 @@ from markupsafe import Markup
 from distilbench.events import INTERRUPTED, Event
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting import run_facts
 from distilbench.reporting.board import CostRow, Leaderboard, competes, index_rows, leaderboard, notices
 from distilbench.reporting.board_figures import board_plots
 from distilbench.reporting.choice import answer
@@ -33,11 +32,10 @@ from distilbench.reporting.pages import (
     write_assets,
     write_page,
 )
-from distilbench.reporting.run_facts import RunFacts
+from distilbench.reporting.run_facts import RUNS, RunFacts, Trainings, run_facts
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
 from distilbench.reporting.study_file import RECORDS, ReportRecord, RunRecord, read_study, write_study
-from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import DiskFull
 
 EVERY_S = 20.0
@@ -109,7 +107,7 @@ def write_report(
     """
     folder.mkdir(parents=True, exist_ok=True)
     board = leaderboard(records)
-    runs = run_facts.run_facts(records, board, folders, described)
+    runs = run_facts(records, board, folders, described)
     if compared is None:
         compared = NOT_COMPARED if live else compare_rows(board, folders)
     report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
@@ -169,7 +167,7 @@ def _write_pages(
     for run in runs:
         written.add(folder / run.file)
         write_page(folder / run.file, render_run(run, by_run[run.run], board, title, compared=compared))
-    for pattern in (f"{ENCODERS}/r-*.html", f"{run_facts.FOLDER}/s-*.html"):
+    for pattern in (f"{ENCODERS}/r-*.html", f"{RUNS}/s-*.html"):
         for page in folder.glob(pattern):
             if page not in written:
                 page.unlink()

@@ -21,11 +21,10 @@ from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.drawing import DARK_OF
 from distilbench.reporting.formats import FILTERS
 from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
-from distilbench.reporting.run_facts import RunFacts, run_file
+from distilbench.reporting.run_facts import RunFacts, Trainings, listed_trials, reproduce_command, run_file
 from distilbench.reporting.search_figures import search_plots
 from distilbench.reporting.serving import below_overlap
 from distilbench.reporting.study_file import RECORDS
-from distilbench.reporting.trainings import Trainings, listed_trials, reproduce_command
 from distilbench.storage.files import atomic_path
 
 PLOTLY_FILE, STYLE_FILE, SCRIPT_FILE = "plotly.min.js", "report.css", "report.js"

@@ -19,7 +19,7 @@ from distilbench.choices import QUALITY
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.drawing import LIGHT, Plot, doubling_ticks, frame, kind_colour, plain, plot_of, span
-from distilbench.reporting.trainings import unique_trials
+from distilbench.reporting.run_facts import unique_trials
 from distilbench.search.objectives import OBJECTIVES
 
 LEAST_TRIALS = 10

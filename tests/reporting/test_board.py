@@ -11,7 +11,7 @@ from scipy import stats
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting import board as boards
 from distilbench.reporting.choice import answer
-from distilbench.reporting.trainings import listed_trials
+from distilbench.reporting.run_facts import listed_trials
 
 TEACHER = {"role": "teacher", "dim": 384}
 

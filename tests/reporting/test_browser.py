@@ -150,7 +150,7 @@ def test_codes_unfold_below_their_encoder(opened, lines):
     assert button.get_attribute("aria-expanded") == "false" and button.text.endswith("3 more")
     folded = labels(opened)
     click(opened, button)
-    unfolded = [row.name for row in pca.rows]
+    unfolded = [row.name for row in (pca.row, *pca.codes)]
     assert labels(opened) == [folded[0], *unfolded, *folded[2:]]
     assert button.get_attribute("aria-expanded") == "true" and f"codes={pca.row.anchor}" in opened.current_url
     button.send_keys(Keys.ENTER)

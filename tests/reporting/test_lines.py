@@ -49,7 +49,7 @@ def test_codes_are_folded_and_references_stand_on_top(make_score):
         ("worse", "int8", 1, "encoder"),
         ("random", "int8", 1, "other"),
     ]
-    assert sum(len(line.rows) for line in lines) == len(records)
+    assert sum(1 + len(line.codes) for line in lines) == len(records)
 
 
 def test_the_form_that_stands_for_an_encoder_is_chosen_on_dev(make_score):

@@ -13,8 +13,8 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.records import FROZEN, Score, append_records
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.model_card import Code, hub_base, model_card, write_student_cards
+from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import write_json
 
 HOSTILE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.pages import commands, score_lines
-from distilbench.reporting.trainings import Trainings
+from distilbench.reporting.run_facts import Trainings
 
 PARAMS = {"lr": 1e-4, "batch": 256, "activation": "identity"}
 
