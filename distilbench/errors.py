@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,8 +12,30 @@ from contextlib import contextmanager
 class InputError(Exception):
     """Bad input: the message names the file, the row, the value and what was expected.
 
-    The command line prints the message alone, without a traceback, and exits with status 2.
+    The command line prints the message alone, without a traceback, and exits with this status.
     """
+
+    status = 2
+
+
+class NotAllScored(InputError):
+    """Some models could not be scored; the others are, and are published."""
+
+    status = 1
+
+
+def unforeseen(error: Exception) -> str:
+    """Tell in one line of an error that nobody thought of; its traceback is in a file of its own, which the line names."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # What comes from a worker begins with its traceback.
+    reason = lines[-1 if "Traceback" in str(error) or lines[0].startswith("ray::") else 0] if lines else ""
+    try:
+        handle, log = tempfile.mkstemp(prefix="distilbench-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        log = "not written, no temporary folder can be"
+    return f"{type(error).__name__}: {reason:.300} (not foreseen; the whole log: {log})"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -235,14 +236,14 @@ def test_a_bad_comparison_is_refused_and_nothing_is_written(
 
 def test_a_comparison_of_other_settings_is_left_alone(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distilbench.commands.run_folder.ray_cluster", reached)
-    assert isinstance(place.compare("--seeds", "1", "--steps", "5").exception, Reached)
+    assert "Reached: " in place.compare("--seeds", "1", "--steps", "5").stderr
     config = place.runs / "mine" / "config.json"
     before = config.read_bytes()
     refused(place.compare("--seeds", "1", "--steps", "6"), "belong to another configuration", "steps: 5 there, 6 now")
     refused(place.compare("--seed", "1", "--steps", "5"), "seed: 0 there, 1 now")
     assert config.read_bytes() == before
     place.write_rows(row("good"), row("more"))
-    assert isinstance(place.compare("--seeds", "2", "--steps", "5").exception, Reached)  # more rows, more seeds
+    assert "Reached: " in place.compare("--seeds", "2", "--steps", "5").stderr  # more rows, more seeds
     # A sweep of the same name is something else.
     refused(place.sweep(), "belong to another configuration", "method: nothing there, 'mcr2' now")
 
@@ -272,9 +273,39 @@ def test_a_run_that_another_process_works_on_is_left_alone(place: Workplace) -> 
     assert place.files() == []
 
 
+@pytest.mark.parametrize("folder", ["store", "runs"])
+def test_a_folder_that_cannot_be_written_is_refused(
+    place: Workplace, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = place.root / "closed"
+    closed.mkdir()
+    real = os.access
+    # The tests may be run by root, who may write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: closed not in (path, *Path(path).parents) and real(path, mode))
+    refused(place.sweep(f"--{folder}", str(closed / "mine")), f"--{folder} {closed / 'mine'}", f"{closed} is read-only")
+    file = place.root / "file"
+    file.write_text("")
+    refused(place.sweep(f"--{folder}", str(file)), f"--{folder} {file}", "is no folder")
+    assert place.files() == []
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_and_a_log(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a reason\nof several lines")
+
+    monkeypatch.setattr("distilbench.commands.run_folder.ray_cluster", fail)
+    result = place.sweep()
+    assert result.exit_code == 1 and "Traceback" not in result.output
+    [line] = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: ZeroDivisionError: a reason (")
+    log = Path(line.rpartition(" ")[2].rstrip(")"))
+    assert "Traceback" in log.read_text() and "of several lines" in log.read_text()
+    log.unlink()
+
+
 def test_good_input_goes_on_to_the_cluster(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that the tests above are refused for the reason they give, and not for another.
     monkeypatch.setattr("distilbench.commands.run_folder.ray_cluster", reached)
     result = place.sweep()
-    assert isinstance(result.exception, Reached)
+    assert "Reached: " in result.stderr
     assert json.loads((place.runs / "mine" / "config.json").read_text())["trials"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from typer.testing import CliRunner
 
 from distilbench.choices import EVERY_TASK
 from distilbench.cli import app
-from distilbench.commands.evaluate import evaluate
+from distilbench.commands.evaluate import Evaluation, evaluate
 from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
 from distilbench.encoders.encoder import EncoderSpec, encode
-from distilbench.errors import InputError
+from distilbench.errors import InputError, NotAllScored
+from distilbench.evaluation.encoders import Vectors
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.records import ScoreRecord, read_records
@@ -155,8 +157,6 @@ def test_again_nothing_is_scored_and_more_is_added(
 
 def broken(folder: Path, models: list[Path], tensor: str, value: float) -> Path:
     """A copy of an encoder with one tensor set to a value."""
-    import shutil
-
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(models[1], folder)
@@ -186,6 +186,41 @@ def test_an_encoder_that_cannot_be_scored_does_not_keep_the_others_from_it(
         evaluate(settings(tmp_path, [bad, models[0]], data, tasks=("sts",)), Console(quiet=True))
     assert [r.label for r in records_of(tmp_path)] == ["wide"]
     assert "Not scored: " in (tmp_path / "reports" / "e" / "index.html").read_text()
+
+
+def test_an_error_of_one_model_that_nobody_foresaw_is_one_line(
+    tmp_path: Path, models: list[Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Evaluation._vectors
+
+    def vectors(self: Evaluation, spec: EncoderSpec) -> Vectors:
+        if spec.title == "other":
+            raise RuntimeError("no such\nthing")
+        return real(self, spec)
+
+    monkeypatch.setattr(Evaluation, "_vectors", vectors)
+    (tmp_path / "gone").mkdir()
+    with pytest.raises(
+        NotAllScored, match=r"^2 of 3 models not scored: encoder .*gone.*other': RuntimeError: no such \("
+    ) as e:
+        evaluate(
+            settings(tmp_path, [tmp_path / "gone", models[1], models[0]], data, tasks=("sts",)), Console(quiet=True)
+        )
+    assert e.value.status == 1
+    assert [r.label for r in records_of(tmp_path)] == ["wide"]
+    assert "no such" in (tmp_path / "reports" / "e" / "index.html").read_text()
+
+
+def test_a_code_that_needs_more_sentences_than_there_are_is_left_out_and_said(
+    tmp_path: Path, models: list[Path], data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = Path(shutil.copytree(data, tmp_path / "few"))
+    for folder in ("quora", "cqadupstack", "unlabeled", "nli"):
+        shutil.rmtree(few / folder, ignore_errors=True)
+    write_tsv(few / "unlabeled" / "text.tsv", ["text"], [[f"a sentence of number {i}"] for i in range(50)])
+    evaluate(settings(tmp_path, models, few, tasks=("sts",), quantise=("int8", "pq4")), Console(soft_wrap=True))
+    assert [r.quantisation for r in records_of(tmp_path)] == ["float32", "int8"] * 2
+    assert "pq4: 50 sentences to calibrate on; expected at least 256" in capsys.readouterr().out
 
 
 def test_vectors_of_several_widths_are_one_clear_error(

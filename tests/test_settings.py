@@ -12,6 +12,7 @@ from samples import demonstration
 from typer.testing import CliRunner
 
 from distilbench.cli import app
+from distilbench.commands.run_folder import LONGEST_NAME, run_name
 from distilbench.errors import InputError
 from distilbench.selection import Selection
 from distilbench.settings.commands import EvaluateSettings, ExportSettings, PlanSettings, StatusSettings
@@ -55,6 +56,7 @@ def test_values() -> None:
         ),
         ({"objectives": "quality,speed"}, "--objectives speed: expected quality alone, or with"),
         ({"trials": 0}, "--trials 0: expected at least 1"),
+        ({"seed": 2**32}, "--seed 4294967296: expected at most 4294967295"),
         ({"trials": "many"}, "--trials many: expected a whole number"),
         ({"backend": "jax"}, "--backend jax: expected one of torch, onnx, bf16"),
         ({"quantise": "int8,int3"}, "--quantise int3: expected int8, int4, binary, or one of FAISS's"),
@@ -143,3 +145,12 @@ def test_a_run_is_bound_to_its_tasks_and_to_what_students_are_selected_by() -> N
         SweepSettings(method="mcr2", select="bleu")
     with pytest.raises(InputError, match="--tasks glue: expected some of sts, classification, retrieval, pairs"):
         SweepSettings(method="mcr2", tasks="sts,glue")
+
+
+def test_a_run_may_have_a_name_in_any_script_and_of_any_length() -> None:
+    names = ["запуск über 模型", "模" * 90, "模" * 91]
+    folders = [run_name(name) for name in names]
+    assert folders[0] == names[0] and len(set(folders)) == 3
+    assert all(len(folder.encode()) <= LONGEST_NAME for folder in folders)
+    with pytest.raises(InputError, match="expected a plain folder name"):
+        run_name("a/b")

@@ -14,11 +14,12 @@ from types import NoneType
 from typing import Annotated, Any, Optional, TypeVar, get_args, get_origin
 
 import typer
+from click import ClickException
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from distilbench.errors import InputError
+from distilbench.errors import InputError, unforeseen
 from distilbench.settings.option import ARGUMENT, COMMAS, Settings, choices_of, extra_of, option_name
 
 EVERYDAY = "method data text teacher student trials time_budget space name seed".split()
@@ -52,7 +53,8 @@ SETTINGS: dict[str, type[Settings]] = {}
 def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
     """Gives a command the options of `settings`, and calls it with the settings that they make.
 
-    Bad input is one message and exit status 2. Ctrl-C is one message and exit status 130, SIGTERM the same and 143.
+    Bad input is one message and exit status 2, any other error one line and 1. Ctrl-C is one message and exit status 130,
+    SIGTERM the same and 143.
     """
 
     def decorate(command: Callable[[S], None]) -> Callable[..., None]:
@@ -87,7 +89,12 @@ def exit_status(*, goes_on: bool) -> Iterator[None]:
         yield
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        raise typer.Exit(2) from None
+        raise typer.Exit(error.status) from None
+    except (typer.Exit, typer.Abort, ClickException, BrokenPipeError):
+        raise
+    except Exception as error:
+        print(f"error: {unforeseen(error)}", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(1) from None
     except KeyboardInterrupt as error:
         program, *rest = sys.orig_argv[1:]
         again = shlex.join(["python", program, *rest] if program == "-m" else [Path(program).name, *rest])

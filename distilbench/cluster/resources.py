@@ -29,6 +29,8 @@ UNKNOWN_GPU_BYTES = 16e9
 IDLE_TIMEOUT_S = 60
 
 
+LONGEST_FOLDER = 107 - len("/ray/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store")
+"""Bytes of the folder that Ray makes its own in: the path of a Unix socket has at most 107."""
 STARTS = 3
 TOO_SLOW = "timed out during startup"
 """Ray's words when its own processes have not come up within its 30 s, which cannot be set."""
@@ -58,7 +60,8 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     target = cluster or (None if cpus is None else "local")
     if cpus is not None and not cluster:
         os.environ.setdefault("RAYON_NUM_THREADS", str(cpus))  # the threads of tokenizers
-    local = {} if cluster else {"num_cpus": cpus, "num_gpus": _gpus_here(), "include_dashboard": dashboard}
+    local: dict[str, Any] = {"num_cpus": cpus, "num_gpus": _gpus_here(), "include_dashboard": dashboard}
+    local = {} if cluster else local | _short_folder()
     try:
         _knock(cluster or "")
         with _level_line_left_out():
@@ -77,6 +80,16 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
             yield
     finally:
         ray.shutdown()
+
+
+def _short_folder() -> dict[str, str]:
+    """Where Ray's files go instead, if the folder for temporary files is too long for its sockets, as SLURM's may be."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or ""
+    if len(os.fsencode(folder)) <= LONGEST_FOLDER:
+        return {}
+    short = f"/tmp/ray-{os.getuid()}"
+    print(f"Ray's files are in {short}: {folder} is too long for its sockets (at most {LONGEST_FOLDER} bytes)")  # noqa: T201
+    return {"_temp_dir": short}
 
 
 def _gpus_here() -> int | None:

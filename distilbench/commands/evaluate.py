@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from distilbench.data.roles import with_roles
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.encoders.prompts import Prompts
-from distilbench.errors import InputError
+from distilbench.errors import InputError, NotAllScored, unforeseen
 from distilbench.evaluation.cost import CostBench
 from distilbench.evaluation.encoders import (
     Codes,
@@ -32,7 +32,7 @@ from distilbench.evaluation.encoders import (
     check_vectors,
     encoder_rows,
 )
-from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
+from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code, too_few
 from distilbench.evaluation.pairs import pair_scores
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.prepare.encode import CorpusEncoding
@@ -75,6 +75,7 @@ class Evaluation:
         self.read = with_roles(corpus, self.store) if settings.by_role else corpus
         """The corpus with a row for each way in which a text is read."""
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
+        self.left_out: dict[str, None] = {}
         self.measured = [[str(index) for index in settings.index_specs], settings.cost]
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
@@ -91,7 +92,7 @@ class Evaluation:
         for width in widths:
             label, row_role = (spec.title, role) if width == whole else (f"{spec.title} d={width}", "encoder")
             for kind in self.quantisations:
-                if kind == "float32" or not not_possible(kind, width):
+                if kind == "float32" or not self._left_out(spec, kind, width):
                     own = {"label": label, "role": row_role, "dim": width, "quantisation": kind}
                     identity = fingerprint([common, own, self.measured])
                     identities[width, kind] = {**common, **own, "record_id": identity, "source": spec.name}
@@ -174,7 +175,18 @@ class Evaluation:
                 return Code.load(kind, place, width)
             return Code.calibrate(kind, calibration()[:, :width])
 
-        return lambda width: [code(kind, width) for kind in kinds if not not_possible(kind, width)]
+        return lambda width: [code(kind, width) for kind in kinds if not self._left_out(spec, kind, width)]
+
+    def _left_out(self, spec: EncoderSpec, kind: Quantisation, width: int) -> str:
+        """Why a model is not scored in a code, which is told once; "" where it is."""
+        why = not_possible(kind, width)
+        if not why and not saved_code(spec.folder(), kind, width):
+            why = too_few(kind, width, len(self.corpus.train))
+        note = f"{spec.title}, not scored in {why}"
+        if why and note not in self.left_out:
+            self.left_out[note] = None
+            self.console.print(note, markup=False)
+        return why
 
     def _vectors(self, spec: EncoderSpec) -> Vectors:
         settings, corpus, width = self.settings, self.read, spec.width()
@@ -215,35 +227,51 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     A model that cannot be scored does not keep the others from it.
 
     Raises:
-        InputError: bad input, found before anything is encoded; or, after the others are published, the models that could
-            not be scored, with the reasons.
+        InputError: bad input, found before anything is encoded.
+        NotAllScored: the models that could not be scored, with the reasons; the others are published.
     """
+    settings.check_folders()
     teacher = settings.teacher_encoder
     models = list(dict.fromkeys((*([teacher] if teacher else ()), *settings.models)))  # the teacher first, each once
+    failed: dict[EncoderSpec, str] = {}
     for spec in models:
-        spec.check_tokenizer("model")
+        with _noted(failed, spec, console):
+            spec.check_tokenizer("model")
+    if len(failed) == len(models):
+        raise _not_scored(failed, models)
     corpus = evaluation_corpus(settings.data_folder, settings.tasks, settings.limits)
     print_sets(corpus, console)
     run = settings.runs / run_name(settings.name, "evaluate", corpus.name)
     with one_writer(run):
         claim_folder(run, _config(settings, corpus), may_change=GROWS)
-        failed: list[str] = []
         ray = ray_cluster(settings.address, settings.cpus, settings.dashboard)
         with ray if _on_ray(settings) else nullcontext():
             evaluation = Evaluation(settings, models, corpus, run, console)
             for spec in models:
-                try:
-                    evaluation.score(spec, "teacher" if spec == teacher else "encoder")
-                except InputError as error:
-                    failed.append(str(error))
-                    console.print(f"not scored: {error}", markup=False)
+                if spec not in failed:
+                    with _noted(failed, spec, console):
+                        evaluation.score(spec, "teacher" if spec == teacher else "encoder")
         records = list(evaluation.known.values())
-        notes = [f"Not scored: {reason}" for reason in failed]
+        notes = [*(f"Not scored: {reason}" for reason in failed.values()), *evaluation.left_out]
         notes += dict.fromkeys(f"{evaluation.called(record)}: {note}" for record in records for note in record.notes)
         page = publish(settings.reports, corpus, run, records, notes) if records else None
     if failed or page is None:
-        raise InputError(f"{len(failed)} of {len(models)} models not scored: {'; '.join(failed)}")
+        raise _not_scored(failed, models)
     return page
+
+
+@contextmanager
+def _noted(failed: dict[EncoderSpec, str], spec: EncoderSpec, console: Console) -> Iterator[None]:
+    """Note the reason why a model cannot be scored, and go on."""
+    try:
+        yield
+    except Exception as error:
+        failed[spec] = str(error) if isinstance(error, InputError) else f"encoder {spec.name!r}: {unforeseen(error)}"
+        console.print(f"not scored: {failed[spec]}", markup=False)
+
+
+def _not_scored(failed: dict[EncoderSpec, str], models: Sequence[EncoderSpec]) -> NotAllScored:
+    return NotAllScored(f"{len(failed)} of {len(models)} models not scored: {'; '.join(failed.values())}")
 
 
 def _config(settings: EvaluateSettings, corpus: Corpus) -> dict[str, Any]:

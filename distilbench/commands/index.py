@@ -43,6 +43,7 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
     student = EncoderSpec(settings.student).absolute()
     output = OutputFolder("--out", settings.out, "index", MANIFEST, student.folder())
     output.check()
+    settings.check_folders()
     code = chosen_code(student, settings.student, settings.code)
     faiss_code = code.load()
     if settings.remote:

@@ -30,9 +30,13 @@ from distilbench.settings.place import GrowingClusterSettings
 from distilbench.settings.run import PreparationSettings, RunSettings
 from distilbench.storage.files import fingerprint
 
+LONGEST_NAME = 200
+"""Bytes of a run's name. A file's name may have 255, and those of locks and temporary files are longer than the run's."""
+
 
 def check_encoders(settings: PreparationSettings) -> None:
-    """Check the teacher and a cross-encoder before anything is read."""
+    """Check the folders, the teacher and a cross-encoder before anything is read."""
+    settings.check_folders()
     teacher, given = settings.teacher_encoder, f"--teacher-vectors {settings.teacher_vectors}"
     if teacher.vectors is None:
         if teacher.folder():
@@ -72,7 +76,10 @@ def run_name(named: str | None, *parts: str) -> str:
     name = named or "-".join(parts)
     if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
         raise InputError(f"--name {name!r}: expected a plain folder name")
-    return name
+    encoded = name.encode(errors="surrogateescape")
+    if len(encoded) <= LONGEST_NAME:
+        return name
+    return f"{encoded[: LONGEST_NAME - 13].decode(errors='ignore')}-{fingerprint(name)[:12]}"
 
 
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:

@@ -90,11 +90,11 @@ def columns_of_documents(path: Path, id_column: str | None, text_column: str) ->
         id_column = next((name for name in ID_COLUMNS if name in names), None)
         if id_column is None:
             raise InputError(
-                f"{path}: no column of ids; expected {', '.join(ID_COLUMNS)} or another by --id-column, found {names}"
+                f"{path}: no column of ids; expected {', '.join(ID_COLUMNS)} or another by --id-column, found {names!s:.200}"
             )
     for option, name in (("--id-column", id_column), ("--text-column", text_column)):
         if name not in names:
-            raise InputError(f"{path}: no column {name!r}; the columns are {names} ({option} names another)")
+            raise InputError(f"{path}: no column {name!r}; the columns are {names!s:.200} ({option} names another)")
     if id_column == text_column:
         raise InputError(f"--id-column {id_column}: that is the column of the texts; expected another")
     beir = format_of(path) in (".jsonl", ".ndjson") and id_column == "_id"

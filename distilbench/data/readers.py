@@ -149,14 +149,14 @@ def finite_number(path: Path, row: int, column: str, value: str) -> float:
     except ValueError:
         parsed = math.nan
     if not math.isfinite(parsed):
-        raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; expected a number")
+        raise InputError(f"{path}, row {row}: column {column!r} is {value!r:.80}; expected a number")
     return parsed
 
 
 def one_of(path: Path, row: int, column: str, value: str, allowed: Sequence[str]) -> str:
     """`value`, which is one of the `allowed`."""
     if value not in allowed:
-        raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; expected {' or '.join(allowed)}")
+        raise InputError(f"{path}, row {row}: column {column!r} is {value!r:.80}; expected {' or '.join(allowed)}")
     return value
 
 
@@ -192,6 +192,8 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                     raise InputError(
                         f"{path}, row {row}: a line of more than {LONGEST_LINE} bytes; expected one row a line"
                     )
+                if row == 1 and not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+                    raise InputError(f"{path}: its lines end in carriage returns alone; expected line feeds")
                 yield row, line.removeprefix(b"\xef\xbb\xbf") if row == 1 else line
     except (EOFError, OSError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read after row {row}: {error}") from None
@@ -230,7 +232,7 @@ def _chosen(path: Path, records: _Records, columns: Sequence[str]) -> Fields:
     """The values of `columns` of the rows behind a header."""
     header = _good(next(records, (1, "", [""]))[2])
     if absent := [c for c in columns if c not in header]:
-        raise InputError(f"{path}, row 1: no column {absent[0]!r}; the header is {header}")
+        raise InputError(f"{path}, row 1: no column {absent[0]!r}; the header is {header!s:.200}")
     positions = [header.index(c) for c in columns]
     for row, where, fields in records:
         if isinstance(fields, InputError):
@@ -260,7 +262,7 @@ def _json_lines(path: Path, columns: Sequence[str], optional: Sequence[str]) -> 
         if isinstance(record, InputError):
             yield row, record
         elif absent := [c for c in columns if c not in record and c not in optional]:
-            yield row, InputError(f"{path}, row {row}: no column {absent[0]!r}; the columns are {list(record)}")
+            yield row, InputError(f"{path}, row {row}: no column {absent[0]!r}; the columns are {list(record)!s:.200}")
         else:
             yield row, [record.get(c) for c in columns]
 
@@ -279,7 +281,7 @@ def _parquet(path: Path, columns: Sequence[str], numbers: str) -> Fields:
             schema = file.schema_arrow
             for column in columns:
                 if column not in schema.names:
-                    raise InputError(f"{path}: no column {column!r}; the columns are {schema.names}")
+                    raise InputError(f"{path}: no column {column!r}; the columns are {schema.names!s:.200}")
                 kind = schema.field(column).type
                 value_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
                 whole = column == numbers and pa.types.is_integer(value_kind)

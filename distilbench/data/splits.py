@@ -26,7 +26,7 @@ def split_in(path: Path, row: int, column: str, value: str) -> str:
     """The split that the column of a row names."""
     if split := split_of(value):
         return split
-    raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; {EXPECTED}")
+    raise InputError(f"{path}, row {row}: column {column!r} is {value!r:.80}; {EXPECTED}")
 
 
 def split_at_end(name: str) -> tuple[str, str | None]:

@@ -48,14 +48,11 @@ class Code:
 
     @classmethod
     def calibrate(cls, kind: str, vectors_Nd: NDArray[Any]) -> Code:
-        """Fit the code of that name to training embeddings: at least 2, for a product code `CENTROIDS`."""
+        """Fit the code of that name to training embeddings."""
         unit_Nd = unit_rows(vectors_Nd)
-        if why := not_possible(kind, unit_Nd.shape[1]):
+        if why := not_possible(kind, unit_Nd.shape[1]) or too_few(kind, unit_Nd.shape[1], len(unit_Nd)):
             raise ValueError(why)
         factory = factory_of(kind, unit_Nd.shape[1])
-        least = CENTROIDS if re.search(r"PQ\d", factory) else 2
-        if len(unit_Nd) < least:
-            raise ValueError(f"{kind}: calibration vectors of shape {unit_Nd.shape}, expected at least {least} rows")
         index = faiss.index_factory(unit_Nd.shape[1], factory, faiss.METRIC_L2)
         held = _adjusted(index)
         with quick_clustering():
@@ -162,6 +159,14 @@ def saved_code(folder: Path | None, kind: str, width: int) -> Path | None:
         if card.is_file() and read_card(card).get("width") == width:
             return place
     return None
+
+
+def too_few(kind: str, width: int, sentences: int) -> str:
+    """Say how many sentences the code has to be calibrated on, where there are fewer; "" where there are enough."""
+    factory = factory_of(kind, width)
+    projected = re.match(r"(?:PCAR?|ITQ)(\d+)", factory)
+    least = CENTROIDS if re.search(r"PQ\d", factory) else int(projected[1]) if projected else 2
+    return f"{kind}: {sentences} sentences to calibrate on; expected at least {least}" if sentences < least else ""
 
 
 def not_possible(kind: str, width: int) -> str:

@@ -92,7 +92,7 @@ def _first_error(settings: type[Settings], error: ValidationError) -> str:
 _EXPECTED = {
     "greater_than_equal": "at least {ge:g}",
     "greater_than": "more than {gt:g}",
-    "less_than_equal": "at most {le:g}",
+    "less_than_equal": "at most {le}",
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
     **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator
 
+from distilbench.errors import InputError
 from distilbench.settings.option import Settings, option
 
 if TYPE_CHECKING:
@@ -42,6 +44,14 @@ def _default_store() -> Path:
     return default_store()
 
 
+def _check_writable(name: str, folder: Path) -> None:
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.exists(path))
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        return
+    why = "is read-only, or somebody else's" if place.is_dir() else "is no folder"
+    raise InputError(f"{name} {folder}: cannot be written: {place} {why}; expected a folder that can")
+
+
 def _checked_uri(value: str | None) -> str | None:
     from distilbench.storage.remote import check_uri
 
@@ -70,6 +80,13 @@ class ClusterSettings(Settings):
         panel=RESOURCES,
         ge=1,
     )
+
+    def check_folders(self) -> None:
+        """Refuse a folder that cannot be written, before anything is done for it."""
+        _check_writable("--store", self.store)
+        if isinstance(self, RunPlaceSettings):
+            for folder in (self.runs, self.reports):
+                _check_writable("--runs", folder)
 
     @property
     def pool(self) -> PoolSize:

@@ -103,7 +103,7 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
         None,
         panel=ENCODERS,
     )
-    seed: int = option("Fixes everything random.", 0, ge=0)
+    seed: int = option("Fixes everything random.", 0, ge=0, le=2**32 - 1)
     tasks: Tasks = tasks_option(SWEPT_TASKS, RESULTS)
     select: Annotated[str | None, AfterValidator(_measure)] = option(
         "What students are selected by: sts, retrieval (nDCG@10; or mrr@10, recall@100, ...), "

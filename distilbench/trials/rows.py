@@ -19,7 +19,7 @@ from distilbench.cluster.resources import TrialResources
 from distilbench.codes import FAISS_PEER, FAMILIES, code_of
 from distilbench.data.corpus import Corpus
 from distilbench.errors import InputError
-from distilbench.evaluation.faiss_codes import CENTROIDS, not_possible
+from distilbench.evaluation.faiss_codes import not_possible, too_few
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
@@ -100,6 +100,7 @@ class RowScorer:
         self.scored_corpus = scoring.corpus.of_tasks(scoring.tasks)
         """The sentences that encoders embed for their rows; a record's identity is of the whole `corpus`."""
         self.log = RunLog(scoring.run)
+        self.told: set[str] = set()
         self.file = scoring.run / "scores.jsonl"
         self.known = {r.record_id: r for r in read_records(self.file) if isinstance(r, ScoreRecord)}
 
@@ -138,14 +139,12 @@ class RowScorer:
         A code that FAISS cannot make of the teacher's dimensions, or of so few training sentences, is left out.
         """
         prepared, corpus, width = self.prepared, self.corpus, self.prepared.vectors.width
-        few = len(prepared.train) < CENTROIDS
-        families = [family for family in FAMILIES if not (few and family.endswith("pq"))]
         candidate = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
         encoded = functools.cache(functools.partial(encode_teacher, prepared, corpus, calibrated_on({}, FAISS_PEER)))
         records: list[ScoreRecord] = []
         for size in sizes:
-            kinds = [kind for family in families if not not_possible(kind := f"{family}{size}", width)]
-            if kinds:
+            kinds = [kind for family in FAMILIES if not not_possible(kind := f"{family}{size}", width)]
+            if kinds := [kind for kind in kinds if not too_few(kind, width, len(prepared.train))]:
                 try:
                     records += self.rows(candidate, [width], encoded, kinds)
                 except InputError as error:
@@ -281,7 +280,15 @@ class RowScorer:
     def _kinds(self, candidate: Candidate) -> tuple[Quantisation, ...]:
         """The codes of a candidate's vectors: the one that it was trained for, or those of the run."""
         own = code_of(candidate.params)
-        return tuple(self.quantisations) if own == "float32" else (own,)
+        if own != "float32" and candidate.params.get("codebooks"):
+            return (own,)  # fitted in training
+        kinds: Sequence[Quantisation] = self.quantisations if own == "float32" else (own,)
+        width, sentences = self.prepared.vectors.width, len(self.prepared.train)
+        few = {kind: why for kind in kinds if kind != "float32" and (why := too_few(kind, width, sentences))}
+        for why in set(few.values()) - self.told:
+            self.say(f"not scored in {why}")
+            self.told.add(why)
+        return tuple(kind for kind in kinds if kind not in few)
 
     def _ids(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation]) -> Iterator[str]:
         kinds = kinds or self._kinds(candidate)

@@ -228,3 +228,21 @@ PLACE = (Path("x/y.tsv"), 7, "c")
 def test_what_is_no_finite_number_names_file_row_and_value(value: str) -> None:
     with pytest.raises(InputError, match=rf"x/y\.tsv, row 7: column 'c' is '{value}'; expected a number"):
         finite_number(*PLACE, value)
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.txt", "a.tsv.gz"])
+def test_lines_that_end_in_carriage_returns_alone_are_one_short_message(tmp_path: Path, name: str) -> None:
+    text = "\r".join(["text\tscore", *(f"number {i}\t{i}" for i in range(3000))]).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    with pytest.raises(InputError, match=rf"{name}: its lines end in carriage returns alone") as error:
+        list(read_column(path, "text"))
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("line", ['{"text": "' + "long " * 9000 + '"}', ",".join(f"column {i}" for i in range(9000))])
+def test_a_file_of_another_format_is_no_long_message(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.tsv").write_text(line + "\n")
+    with pytest.raises(InputError, match=r"no column 'text'; the header is") as error:
+        list(read_column(tmp_path / "a.tsv", "text"))
+    assert len(str(error.value)) < 500

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -268,6 +269,24 @@ def test_a_cluster_that_runs_here_has_its_own_gpus(monkeypatch: pytest.MonkeyPat
     with pytest.raises(KeyboardInterrupt), module.ray_cluster(None, None, dashboard=False):
         pass
     assert asked == [3, None]
+
+
+def test_ray_has_a_shorter_folder_where_that_of_temporary_files_is_too_long_for_sockets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(
+        module, "_started", lambda **settings: given.append(settings) or SimpleNamespace(dashboard_url="")
+    )
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    for folder in ("/scratch", "/scratch/" + "long/" * 20):
+        monkeypatch.setenv("TMPDIR", folder)
+        with module.ray_cluster(None, 1, dashboard=False):
+            pass
+    short, long = given
+    assert "_temp_dir" not in short and len(long["_temp_dir"]) <= module.LONGEST_FOLDER
+    assert folder in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
