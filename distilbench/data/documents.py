@@ -65,8 +65,9 @@ def documents_artifact(path: Path, id_column: str | None, text_column: str, stor
             digests = array("q")
 
             def texts() -> Iterator[str]:
-                for _, name, text in read_documents(path, columns):
+                for row, name, text in read_documents(path, columns):
                     if text is not None:
+                        sentence(path, row, columns.text, text)  # a document to find has one
                         file.write(f"{name}\n")
                         digests.append(_digest(name))
                         yield text
@@ -103,7 +104,7 @@ def columns_of_documents(path: Path, id_column: str | None, text_column: str) ->
 
 
 def read_documents(path: Path, columns: Columns) -> Iterator[tuple[int, str, str | None]]:
-    """Row, id and text of each document; those that are marked as queries have None."""
+    """Row, id and text of each document; "" where it is empty, None if it is marked as a query."""
     if not columns.id:
         for row, values in raising(read_columns(path, ())):
             yield row, str(row), next(raising([(row, usable(path, row, "the line", values[0]))]))[1]
@@ -113,7 +114,11 @@ def read_documents(path: Path, columns: Columns) -> Iterator[tuple[int, str, str
         if isinstance(text, str) and columns.title and isinstance(more[0], str):
             text = f"{more[0].strip()} {text.strip()}"
         marked = columns.mark and flag(path, row, MARK, more[-1])
-        yield row, _id(path, row, columns.id, name), None if marked else sentence(path, row, columns.text, text)
+        named = _id(path, row, columns.id, name)
+        if marked or (isinstance(text, str) and not text.strip()):
+            yield row, named, None if marked else ""
+        else:
+            yield row, named, sentence(path, row, columns.text, text)
 
 
 def _id(path: Path, row: int, column: str, value: object) -> str:

@@ -233,6 +233,7 @@ def _chosen(path: Path, records: _Records, columns: Sequence[str]) -> Fields:
     header = _good(next(records, (1, "", [""]))[2])
     if absent := [c for c in columns if c not in header]:
         raise InputError(f"{path}, row 1: no column {absent[0]!r}; the header is {header!s:.200}")
+    check_once(path, columns, header)
     positions = [header.index(c) for c in columns]
     for row, where, fields in records:
         if isinstance(fields, InputError):
@@ -241,6 +242,12 @@ def _chosen(path: Path, records: _Records, columns: Sequence[str]) -> Fields:
             yield row, InputError(f"{where}: {len(fields)} fields, expected {len(header)} as in the header")
         else:
             yield row, [fields[p] for p in positions]
+
+
+def check_once(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a file of which several columns have one of the names that are read."""
+    if twice := [column for column in columns if names.count(column) > 1]:
+        raise InputError(f"{path}: {names.count(twice[0])} columns are called {twice[0]!r}; expected one")
 
 
 def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
@@ -279,6 +286,7 @@ def _parquet(path: Path, columns: Sequence[str], numbers: str) -> Fields:
     try:
         with _opened_parquet(path) as file:
             schema = file.schema_arrow
+            check_once(path, columns, schema.names)
             for column in columns:
                 if column not in schema.names:
                     raise InputError(f"{path}: no column {column!r}; the columns are {schema.names!s:.200}")

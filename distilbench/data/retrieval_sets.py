@@ -50,12 +50,21 @@ class Layout:
 class JudgedQueries(NamedTuple):
     """The queries of a split that have a relevant document, with the grades of their documents by id.
 
-    `needed` has the row of a judgement of each relevant document.
+    `needed` has the row of a judgement of each relevant document; `left_out` queries have no text, or no such document.
     """
 
     queries: dict[str, str]
     grades: dict[str, dict[str, float]]
     needed: dict[str, int]
+    left_out: int = 0
+
+    def among(self, documents: Collection[str]) -> JudgedQueries:
+        """Keep the judgements of these documents, and the queries that have one."""
+        own = {q: {doc: g for doc, g in graded.items() if doc in documents} for q, graded in self.grades.items()}
+        own = {query: graded for query, graded in own.items() if graded}
+        needed = {doc: row for doc, row in self.needed.items() if doc in documents}
+        gone = len(self.queries) - len(own)
+        return JudgedQueries({q: self.queries[q] for q in own}, own, needed, self.left_out + gone)
 
 
 def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[str]:
@@ -78,9 +87,10 @@ def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[
 
 def _add_judged(layout: Layout, split: Split, limit: int | None, builder: CorpusBuilder) -> set[str]:
     judged = judged_queries(layout, split)
-    queries, graded = list(judged.queries.values()), list(judged.grades.values())
-    row_of = _document_rows(layout)
+    row_of, empty = _document_rows(layout)
     check_documents(layout, split, judged.needed, row_of)
+    absent, judged = len(judged.needed.keys() - row_of.keys()), judged.among(row_of)
+    queries, graded = list(judged.queries.values()), list(judged.grades.values())
     chosen = dict.fromkeys(row_of)
     if limit is not None and len(row_of) > limit:
         others = [doc for doc in row_of if doc not in judged.needed]
@@ -99,8 +109,14 @@ def _add_judged(layout: Layout, split: Split, limit: int | None, builder: Corpus
         [[position[doc] for doc in of_query] for of_query in graded],
         grades if any(grade != 1 for of_query in grades for grade in of_query) else None,
     )
-    documents = f"{len(text_of):,} of {len(row_of):,} documents"
-    builder.found.append(f"{layout.name} retrieval, {split}: {len(queries):,} queries, {documents}")
+    told = [f"{len(queries):,} queries, {len(text_of):,} of {len(row_of):,} documents"]
+    if empty:
+        told.append(f"{empty:,} documents without a text are left out")
+    if absent:
+        told.append(f"{absent:,} judged documents that are not there or have no text are left out")
+    if judged.left_out:
+        told.append(f"{judged.left_out:,} queries without a text or another answer are left out")
+    builder.found.append(f"{layout.name} retrieval, {split}: {'; '.join(told)}")
     return set(queries)
 
 
@@ -173,20 +189,21 @@ def judged_queries(layout: Layout, split: str) -> JudgedQueries:
     """The queries of a split and their judgements."""
     grades = read_qrels(layout.qrels[split], layout)
     queries_file, queries = layout.queries[split], dict[str, str]()
-    for row, query, text in texts_of(queries_file, layout.asked):
+    for row, query, text in read_documents(queries_file, layout.asked):
         if query in queries:
             raise InputError(f"{queries_file}, row {row}: query id {query!r} is there already; expected it once")
-        queries[query] = text
+        queries[query] = text or ""
     for query, (row, _) in grades.items():
         if query not in queries:
             raise InputError(f"{layout.qrels[split]}, row {row}: query id {query!r} is not in {queries_file.name}")
-    answered = [query for query in queries if query in grades]
+    answered = [query for query, text in queries.items() if text and query in grades]
     if not answered:
         raise InputError(f"{queries_file}: none of its queries has a relevant document in {layout.qrels[split].name}")
     return JudgedQueries(
         {query: queries[query] for query in answered},
         {query: {doc: grade for doc, (_, grade) in grades[query][1].items()} for query in answered},
-        {doc: row for _, graded in grades.values() for doc, (row, _) in graded.items()},
+        {doc: row for q, (_, graded) in grades.items() if queries[q] for doc, (row, _) in graded.items()},
+        len(grades) - len(answered),
     )
 
 
@@ -207,23 +224,27 @@ def read_qrels(path: Path, layout: Layout) -> dict[str, tuple[int, dict[str, tup
     return grades
 
 
-def _document_rows(layout: Layout) -> dict[str, int]:
-    """The row of each document's id, which is there once."""
+def _document_rows(layout: Layout) -> tuple[dict[str, int], int]:
+    """The row of each document's id, which is there once; and how many documents have no text."""
     row_of: dict[str, int] = {}
-    for row, doc, _ in texts_of(layout.corpus, layout.documents):
-        if row_of.setdefault(doc, row) != row:
+    empty = 0
+    for row, doc, text in read_documents(layout.corpus, layout.documents):
+        empty += text == ""
+        if text and row_of.setdefault(doc, row) != row:
             first = f"in row {row_of[doc]}; expected each id once"
             raise InputError(f"{layout.corpus}, row {row}: id {doc!r} is there already, {first}")
-    return row_of
+    return row_of, empty
 
 
 def check_documents(layout: Layout, split: str, needed: Mapping[str, int], found: Collection[str]) -> None:
-    """Check that all documents that answer a query are there; `needed` has the row of the judgement of each."""
-    if absent := [(row, doc) for doc, row in needed.items() if doc not in found]:
-        row, doc = min(absent)
-        raise InputError(f"{layout.qrels[split]}, row {row}: document {doc!r} is not in {layout.corpus.name}")
+    """Check that a document that answers a query is there; `needed` has the row of the judgement of each."""
+    if needed and not any(doc in found for doc in needed):
+        row, doc = min((row, doc) for doc, row in needed.items())
+        raise InputError(
+            f"{layout.qrels[split]}, row {row}: document {doc!r} is not in {layout.corpus.name}, nor is any other"
+        )
 
 
 def texts_of(path: Path, columns: Columns) -> Iterator[tuple[int, str, str]]:
-    """Row, id and text of each document or query; those that are marked as BEIR's queries are no documents."""
-    return ((row, name, text) for row, name, text in read_documents(path, columns) if text is not None)
+    """Row, id and text of each document or query that has one; those that are marked as BEIR's queries are no documents."""
+    return ((row, name, text) for row, name, text in read_documents(path, columns) if text)

@@ -176,7 +176,7 @@ def _read(
         (judged.queries[query], texts[doc])
         for query in drawn
         for doc in judged.grades[query]
-        if texts[doc] not in asked and texts[doc] != judged.queries[query]
+        if doc in texts and texts[doc] not in asked and texts[doc] != judged.queries[query]
     ]
     total = sum(map(len, judged.grades.values()))
     return kept, [text for text in others if text not in relevant], total

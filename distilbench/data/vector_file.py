@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow.parquet import ParquetFile
 
 from distilbench.data.corpus import Corpus, PairTask, Rows
-from distilbench.data.readers import raising, usable
+from distilbench.data.readers import check_once, raising, usable
 from distilbench.data.sentences import TEXT, CorpusText, text_digest
 from distilbench.errors import InputError
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
@@ -29,6 +29,10 @@ SHARD_ROWS = 8192
 VECTOR_COLUMNS = ("vector", "embedding", "embeddings", "vectors")
 """The first of these that a file has holds its vectors."""
 EXPECTED = "expected NAME.parquet with the columns text and vector"
+_LISTS = [
+    *(pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
+    *(pa.types.is_list_view, pa.types.is_large_list_view),
+]
 LEAST_NORM = 1e-12
 DIGESTS, ORDER = "digests.npy", "order.npy"
 STEP_VERSION = 2
@@ -62,6 +66,7 @@ class VectorFile:
             columns = [self.column, _vector_column(self.path, file.schema_arrow)]
             if self.column not in file.schema_arrow.names:
                 raise InputError(f"{self.path}: no column {self.column!r}; the columns are {file.schema_arrow.names}")
+            check_once(self.path, columns, file.schema_arrow.names)
             try:
                 for batch in file.iter_batches(size, columns=columns):
                     vectors_ND = _matrix(self.path, batch.column(columns[1]), start, width)
@@ -221,9 +226,11 @@ def _vector_column(path: Path, schema: Any) -> str:
     name = next((name for name in VECTOR_COLUMNS if name in schema.names), None)
     if name is None:
         raise InputError(f"{path}: no column {VECTOR_COLUMNS[0]!r}; the columns are {schema.names}; {EXPECTED}")
+    check_once(path, (name,), schema.names)
     kind = schema.field(name).type
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if not lists or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+    if not any(is_list(kind) for is_list in _LISTS) or not (
+        pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)
+    ):
         raise InputError(f"{path}: column {name!r} holds {kind}; expected lists of numbers")
     return name
 

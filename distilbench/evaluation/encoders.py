@@ -19,13 +19,11 @@ from distilbench.evaluation.pairs import probe
 from distilbench.evaluation.predictions import Predictions, sts_items, value_items
 from distilbench.evaluation.retrieval import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
 from distilbench.evaluation.selection import Measured, SelectionSets, fidelity_scores, selection_scores
-from distilbench.evaluation.sts import Embed, cosine, from_rows, scores_of_similarities
+from distilbench.evaluation.sts import LEAST_SPREAD, Embed, cosine, from_rows, scores_of_similarities
 from distilbench.records import IndexCost, Quantisation, Score, Task
 
 SPLITS: tuple[Split, ...] = ("test", "dev")
 LEAST_NORM = 1e-12
-LEAST_SPREAD = 1e-7
-"""The smallest spread of a set's cosines that says something: below it are float32's roundings alone."""
 
 
 @dataclass(frozen=True)

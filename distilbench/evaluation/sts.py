@@ -17,6 +17,10 @@ Embed = Callable[[Rows], NDArray[np.float32]]
 """Vectors of corpus rows, in the order asked."""
 
 
+LEAST_SPREAD = 1e-7
+"""The smallest spread of a set's cosines that says something: below it are float32's roundings alone."""
+
+
 def from_rows(rows: Rows, vectors: NDArray[np.float32]) -> Embed:
     """Embed by looking up `vectors` of the rising `rows`."""
     return lambda asked: vectors[np.searchsorted(rows, asked)]
@@ -30,8 +34,8 @@ def cosine(left_PD: NDArray[np.float32], right_PD: NDArray[np.float32]) -> NDArr
 
 
 def spearman(similarity_P: NDArray[np.float64], score_P: NDArray[np.float64]) -> float:
-    """Spearman x 100; 0 when every similarity is the same (a collapsed encoder ranks nothing)."""
-    if np.ptp(similarity_P) == 0:
+    """Spearman x 100; 0 when every similarity is the same to `LEAST_SPREAD` (a collapsed encoder ranks nothing)."""
+    if np.ptp(similarity_P) < LEAST_SPREAD:
         return 0.0
     return 100 * float(spearmanr(similarity_P, score_P).statistic)
 
@@ -48,7 +52,7 @@ def scores_of_similarities(every: Sequence[StsSet], similarities: Sequence[NDArr
     scores = []
     for (group, split), members in groups.items():
         gold = [every[i].score_P for i in members]
-        of_group = [similarities[i] for i in members]
+        of_group = [_without_rounding(similarities[i]) for i in members]
         sizes = [len(g) for g in gold]
         for metric in ("spearman", "pearson"):
             parts = {"all": (_correlation(metric, np.concatenate(of_group), np.concatenate(gold)), sum(sizes))}
@@ -66,6 +70,10 @@ def scores_of_similarities(every: Sequence[StsSet], similarities: Sequence[NDArr
                     )
                 )
     return scores
+
+
+def _without_rounding(similarity_P: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.full_like(similarity_P, similarity_P.mean()) if np.ptp(similarity_P) < LEAST_SPREAD else similarity_P
 
 
 def _correlation(metric: str, similarity_P: NDArray[np.float64], gold_P: NDArray[np.float64]) -> Resampled:

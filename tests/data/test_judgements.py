@@ -98,7 +98,7 @@ def test_a_folder_without_judgements_changes_nothing(tmp_path: Path) -> None:
     ("judged", "message"),
     [
         ([(0, 1), (99, 1)], r"qrels\.train\.tsv, row 3: query id 'q99' is not in queries\.train\.tsv"),
-        ([(0, 1), (1, 77)], r"qrels\.train\.tsv, row 3: document 'd77' is not in corpus\.tsv"),
+        ([(0, 76), (1, 77)], r"qrels\.train\.tsv, row 2: document 'd76' is not in corpus\.tsv"),
         ([(0, 1), (0, 1)], r"qrels\.train\.tsv, row 3: query_id 'q0' with doc_id 'd1' is there already"),
     ],
 )

@@ -246,3 +246,27 @@ def test_a_file_of_another_format_is_no_long_message(tmp_path: Path, line: str) 
     with pytest.raises(InputError, match=r"no column 'text'; the header is") as error:
         list(read_column(tmp_path / "a.tsv", "text"))
     assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.parquet"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "a.parquet":
+        parquet.write_table(pa.Table.from_arrays([pa.array(["x"]), pa.array(["y"])], ["text", "text"]), path)
+    else:
+        mark = "\t" if name == "a.tsv" else ","
+        path.write_text(f"text{mark}n{mark}text\nx{mark}1{mark}y\n")
+    with pytest.raises(InputError, match=rf"{name}.*2 columns are called 'text'"):
+        list(read_column(path, "text"))
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_string_is_a_string_whatever_its_layout(tmp_path: Path, kind: pa.DataType) -> None:
+    array = pa.array(TEXTS, pa.string()).cast(kind)
+    parquet.write_table(pa.table({"text": array}), tmp_path / "a.parquet")
+    assert [text for _, text in good(tmp_path / "a.parquet")] == TEXTS
+
+
+def test_a_field_of_csv_may_be_long(tmp_path: Path) -> None:
+    long = "a long text, " * 20_000
+    assert good(write(tmp_path / "a.csv", ["x", long, "y"])) == [(2, "x"), (3, long.strip()), (4, "y")]

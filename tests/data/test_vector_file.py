@@ -33,12 +33,16 @@ def parquet(path: Path, texts: list[Any] = TEXTS, vectors: Any = LISTS, name: st
     return path
 
 
-@pytest.mark.parametrize("form", ["parquet", "fixed"])
+@pytest.mark.parametrize("form", ["parquet", "fixed", "views"])
 def test_vectors_are_found_by_their_text(tmp_path: Path, form: str) -> None:
     if form == "fixed":
         path = tmp_path / "v.parquet"
         lists = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS.ravel()), 6)
         pq.write_table(pa.table({"text": TEXTS, "embedding": lists}), path)
+    elif form == "views":  # as recent Polars and DataFusion write strings and lists
+        path = tmp_path / "v.parquet"
+        lists = pa.array(LISTS, pa.list_view(pa.float32()))
+        pq.write_table(pa.table({"text": pa.array(TEXTS, pa.string_view()), "vector": lists}), path)
     else:
         path = parquet(tmp_path / "v.parquet")
     file = vector_file(path)

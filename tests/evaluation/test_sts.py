@@ -7,8 +7,8 @@ import pytest
 from samples import sts_scores
 from scipy.stats import pearsonr, spearmanr
 
-from distilbench.data.corpus import CorpusBuilder
-from distilbench.evaluation.sts import cosine, spearman
+from distilbench.data.corpus import CorpusBuilder, StsSet
+from distilbench.evaluation.sts import cosine, scores_of_similarities, spearman
 
 
 def corpus_and_vectors():  # type: ignore[no-untyped-def]
@@ -49,3 +49,12 @@ def test_ties_share_their_rank() -> None:
     assert spearman(np.array([1.0, 1.0, 2.0, 3.0]), np.array([0.0, 1.0, 1.0, 2.0])) == pytest.approx(
         100 * spearmanr([1, 1, 2, 3], [0, 1, 1, 2]).statistic
     )
+
+
+def test_cosines_that_differ_by_roundings_alone_have_correlation_zero() -> None:
+    rows = np.arange(20)
+    sts = StsSet("STSB", "", "test", rows, rows, np.arange(20.0))
+    scores = scores_of_similarities([sts], [0.5 + 4e-9 * np.arange(20.0)])
+    assert {s.metric: s.value for s in scores} == {"spearman": 0.0, "pearson": 0.0}
+    scores = scores_of_similarities([sts], [0.5 + 4e-8 * np.arange(20.0)])
+    assert all(s.value == pytest.approx(100) for s in scores)

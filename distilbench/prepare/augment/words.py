@@ -1,5 +1,6 @@
-"""Words swapped, deleted, or replaced by a synonym: nlpaug's operations.
+"""Words swapped, deleted, or replaced by a synonym, the last by nlpaug.
 
+A word is what stands between blanks, in any script: "don't", "$1,000.50" and a letter with its marks are never torn.
 nlpaug draws from the global generators, so sentences are changed one by one, each with its own seed.
 """
 
@@ -9,6 +10,10 @@ nlpaug draws from the global generators, so sentences are changed one by one, ea
 from __future__ import annotations
 
 import functools
+import math
+import random
+import re
+import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,16 +22,22 @@ from typing import Any, ClassVar
 from distilbench.prepare.augment.operation import Copies, Operation, one_by_one, versions
 from distilbench.prepare.augment.wordnet import find_wordnet, read_wordnet, wordnet_checksums
 
-STEP = 1
+STEP = 2
 """Part of every fingerprint: raise it when the code below changes a copy."""
+MOST = 10
+"""Words of a sentence that are changed at most."""
 
 
 @dataclass(frozen=True)
 class WordOperation(Operation):
-    """`share` of a sentence's tokens, rounded up and at most 10, are changed; punctuation is not."""
+    """`share` of a sentence's words, rounded up and at most `MOST`, are changed."""
 
-    packages: ClassVar[tuple[str, ...]] = ("nlpaug",)
+    packages: ClassVar[tuple[str, ...]] = ()
     share: float = 0.3
+
+    def drawn(self, words: int) -> list[int]:
+        """The places of the words that are changed."""
+        return random.sample(range(words), min(words, MOST, math.ceil(self.share * words)))
 
     def identity(self) -> dict[str, Any]:
         """The versions of `packages`, and the share."""
@@ -34,10 +45,10 @@ class WordOperation(Operation):
         return {**told, "packages": versions(*self.packages)}
 
     def check(self) -> None:
-        """Nothing: nlpaug is a dependency of ours."""
+        """Nothing: what it needs are dependencies of ours."""
 
     def load(self) -> Copies:
-        """12 s: nlpaug imports torch and transformers."""
+        """Of synonyms 12 s: nlpaug imports torch and transformers."""
         self.check()
         return one_by_one(self.name, self.changer())
 
@@ -48,23 +59,39 @@ class WordOperation(Operation):
 
 @dataclass(frozen=True)
 class Swap(WordOperation):
-    """Words change places with a neighbour."""
+    """Words change places with a neighbour, with the punctuation that is written to them."""
 
     name: ClassVar[str] = "swap"
 
     def changer(self) -> Callable[[str], str]:
-        """nlpaug's RandomWordAug."""
-        from nlpaug.augmenter.word import RandomWordAug
+        """Each drawn word with the one before or after it."""
 
-        augmenter = RandomWordAug(action=self.name, aug_p=self.share)
-        return lambda sentence: str(getattr(augmenter, self.name)(sentence))
+        def swap(sentence: str) -> str:
+            words = sentence.split()
+            for place in self.drawn(len(words)) if len(words) > 1 else ():
+                sides = [other for other in (place - 1, place + 1) if 0 <= other < len(words)]
+                other = random.choice(sides)
+                words[place], words[other] = words[other], words[place]
+            return " ".join(words)
+
+        return swap
 
 
 @dataclass(frozen=True)
-class Delete(Swap):
-    """Words are left out."""
+class Delete(WordOperation):
+    """Words are left out, with the punctuation that is written to them; never all."""
 
     name: ClassVar[str] = "delete"
+
+    def changer(self) -> Callable[[str], str]:
+        """All words but the drawn ones."""
+
+        def delete(sentence: str) -> str:
+            words = sentence.split()
+            gone = set(self.drawn(len(words))[: len(words) - 1])
+            return " ".join(word for place, word in enumerate(words) if place not in gone)
+
+        return delete
 
 
 @dataclass(frozen=True)
@@ -116,4 +143,27 @@ def synonym_augmenter(share: float = 0.3, *, cached: bool = True) -> Any:
                 model.predict = functools.lru_cache(maxsize=1 << 16)(model.predict)
             return model
 
-    return TaggedSynonymAug(aug_p=share)
+    tokens = Tokens()
+    return TaggedSynonymAug(aug_p=share, tokenizer=tokens.of, reverse_tokenizer=tokens.joined)
+
+
+class Tokens:
+    """Words and the punctuation at their ends, and the blanks between them as they were."""
+
+    def __init__(self) -> None:
+        self.blanks: list[str] = []
+
+    def of(self, text: str) -> list[str]:
+        """Split a text at blanks, and punctuation off both ends of each word."""
+        tokens, self.blanks = list[str](), []
+        for blank, word in re.findall(r"(\s*)(\S+)", text):
+            inner = [i for i, letter in enumerate(word) if unicodedata.category(letter)[0] not in "PS"]
+            start, end = (inner[0], inner[-1] + 1) if inner else (len(word), len(word))
+            own = [*word[:start], *([word[start:end]] if inner else []), *word[end:]]
+            tokens += own
+            self.blanks += [blank, *[""] * (len(own) - 1)]
+        return tokens
+
+    def joined(self, tokens: list[str]) -> str:
+        """As many tokens again, with the blanks of those that were split last."""
+        return "".join(blank + token for blank, token in zip(self.blanks, tokens, strict=True))

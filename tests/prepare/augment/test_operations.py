@@ -131,7 +131,7 @@ def test_identity_tells_what_the_copies_depend_on(operation: Operation) -> None:
     told = operation.identity()
     assert json.loads(json.dumps(told)) == told and told["operation"] == operation.name
     if isinstance(operation, WordOperation):
-        assert told["packages"]["nlpaug"] == versions("nlpaug")["nlpaug"] != ""
+        assert operation.name != "synonym" or told["packages"]["nlpaug"] == versions("nlpaug")["nlpaug"] != ""
         assert replace(operation, share=0.5).identity() == {**told, "share": 0.5}
     assert versions("no-such-package") == {"no-such-package": ""}
 
@@ -145,3 +145,24 @@ def test_more_is_changed_at_a_larger_share(operation: Operation, copies: Copies,
         return sum(1 - SequenceMatcher(None, a.lower().split(), b.lower().split()).ratio() for a, b in pairs)
 
     assert changed(replace(operation, share=0.9).load()(sentences, 0)) > changed(copies(sentences, 0))
+
+
+WHOLE = (
+    "Don't pay $1,000.50 (or 20 %) for the state-of-the-art set, it isn't worth it!",
+    "बच्चे स्कूल में हिंदी पढ़ते हैं और फिर खेलते हैं।",
+    "เขาไม่ได้ไป ที่นั่น เมื่อวานนี้",
+    "I said: 'no', and i meant it...",
+)
+
+
+def test_no_word_is_torn(operation: Operation, copies: Copies) -> None:
+    """Neither a letter from its marks, nor a price, nor a contraction."""
+    if not isinstance(operation, WordOperation):
+        pytest.skip("a translation has words of its own")
+    for seed in range(5):
+        for copy, sentence in zip(copies(WHOLE, seed), WHOLE, strict=True):
+            words = sentence.split()
+            if operation.name == "synonym":
+                assert {w for w in words if not w.isascii() or w in ("Don't", "$1,000.50")} <= set(copy.split())
+            else:
+                assert set(copy.split()) <= set(words) and copy
