@@ -146,7 +146,7 @@ def ceilings(bench: Bench) -> None:
 
 def ray_sees(bench: Bench) -> None:
     """What Ray counts, and what a worker with a share of a GPU and one without see."""
-    from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
+    from distilbench.cluster.resources import ray_cluster, trial_resources
 
     began = time.perf_counter()
     with ray_cluster(None, os.cpu_count(), dashboard=False):
@@ -154,7 +154,7 @@ def ray_sees(bench: Bench) -> None:
 
         started = time.perf_counter() - began
         counted = ray.cluster_resources().get("GPU", 0.0)
-        resources = trial_resources(TrialShare()).explanation
+        resources = trial_resources().explanation
 
         def looks() -> tuple[bool, str | None]:
             import torch

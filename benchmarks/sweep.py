@@ -41,7 +41,7 @@ import psutil
 import torch
 from rich.console import Console
 
-from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
+from distilbench.cluster.resources import ray_cluster, trial_resources
 from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import folder_corpus
 from distilbench.methods import get_method
@@ -91,7 +91,7 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     search = Search(run.name, task.space, ("quality",), trials, starts, max(8, concurrency), task.seed)
     tally = Tally(run, task.space.method, trials)
     tally.listeners += [on_console(tally, Console(file=io.StringIO())), ProgressFile(tally)]
-    resources = replace(trial_resources(TrialShare()), concurrency=concurrency)
+    resources = replace(trial_resources(), concurrency=concurrency)
     try:
         run_trials(study, search, SearchPlace(run, task.prepared, resources), tally)
     finally:

@@ -18,7 +18,6 @@ from distilbench.cluster import nodes as module
 from distilbench.cluster.nodes import (
     Node,
     described,
-    needed,
     nodes_line,
     parse_growth,
     places_on,
@@ -90,10 +89,10 @@ def test_grow_to_is_refused_by_the_command(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_workers_that_are_there_are_some_of_those_that_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    there, grow_to = [(Node(16, 1), True)], (Node(16, 1),) * 3 + (Node(32),)
-    monkeypatch.setattr(module, "_alive", lambda: there)
+    there, grow_to = [Node(16, 1)], (Node(16, 1),) * 3 + (Node(32),)
+    monkeypatch.setattr(module, "alive_nodes", lambda: there)
     assert nodes_line() == "" and possible_nodes(grow_to) == [Node(16, 1), *grow_to]
-    there += [(Node(16, 1), False), (Node(4), False)]
+    there += [Node(16, 1), Node(4)]
     assert possible_nodes(grow_to) == [Node(16, 1), Node(16, 1), Node(4), Node(16, 1), Node(16, 1), Node(32)]
     assert possible_nodes() == [Node(16, 1), Node(16, 1), Node(4)]
     assert nodes_line((Node(16, 1),) * 2) == (
@@ -103,14 +102,8 @@ def test_workers_that_are_there_are_some_of_those_that_may_come(monkeypatch: pyt
 
 def test_words() -> None:
     assert described([]) == "none"
-    nodes = [Node(1), Node(16, 1, 64 * 2**30), Node(16, 1, 64 * 2**30 + 5), Node(8, 2)]
-    assert described(nodes) == "1 node of 1 CPU; 2 nodes of 16 CPUs, 1 GPU, 64 GiB; 1 node of 8 CPUs, 2 GPUs"
-    assert [needed(1, 0), needed(2, 0.25), needed(1, 1), needed(1, 2)] == [
-        "1 CPU",
-        "2 CPUs and 0.25 of a GPU",
-        "1 CPU and 1 GPU",
-        "1 CPU and 2 GPUs",
-    ]
+    nodes = [Node(1), Node(16, 1, 64 * 2**30), Node(16, 1, 64 * 2**30 + 5), Node(8, 0.25)]
+    assert described(nodes) == "1 node of 1 CPU; 2 nodes of 16 CPUs, 1 GPU, 64 GiB; 1 node of 8 CPUs, 0.25 GPUs"
 
 
 def test_it_is_said_when_no_node_has_room_and_when_one_has_again(
@@ -128,9 +121,9 @@ def test_it_is_said_when_no_node_has_room_and_when_one_has_again(
         time.sleep(0.3)
     said = " ".join(capsys.readouterr().out.split())
     assert said == (
-        "Trials: waiting for a node with 1 CPU and 0.5 of a GPU; there is now: 1 node of 2 CPUs "
+        "Trials: waiting for a node with 1 CPU, 0.5 GPUs; there is now: 1 node of 2 CPUs "
         "Trials: goes on; nodes now: 1 node of 2 CPUs; 1 node of 8 CPUs, 1 GPU "
-        "Trials: waiting for a node with 1 CPU and 0.5 of a GPU; there is now: none"
+        "Trials: waiting for a node with 1 CPU, 0.5 GPUs; there is now: none"
     )
     assert not [t for t in threading.enumerate() if t.name == "_watch"]
 
@@ -148,7 +141,7 @@ from distilbench.errors import InputError
 from distilbench.cluster.nodes import Node, alive_nodes, gpus_elsewhere, nodes_line, on_gpu_node
 from distilbench.cluster.nodes import possible_nodes, working_device
 from distilbench.prepare.pool import PoolSize, ShardTask, run_pool
-from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
+from distilbench.cluster.resources import ray_cluster, trial_resources
 
 class Where(ShardTask):
     def __init__(self, folder):
@@ -176,8 +169,8 @@ with ray_cluster(machines.address, None, False):
     shards = [(i, i, i + 1) for i in range(4)]
     run_pool(Where(folder / "cpu"), shards, "Work", size=PoolSize(grow_to=(Node(2), Node(2))))
     print("pool", {p.read_text() == f"{cpu.node_id} []" for p in (folder / "cpu").iterdir()})
-    found = trial_resources(TrialShare(grow_to=(Node(2), Node(2))))
-    print("trials", found.concurrency, found.grows)
+    found = trial_resources(grow_to=(Node(2), Node(2)))
+    print("trials", found.concurrency)
     gpu = machines.add_node(num_cpus=1, num_gpus=1)
     print(nodes_line((Node(1, 1), Node(1, 1))).split(" GiB")[0].split(",")[0])
     print("elsewhere", gpus_elsewhere(), working_device())  # Ray's GPU is made up: torch sees none there
@@ -202,7 +195,7 @@ def test_work_goes_to_the_nodes_that_it_is_for(tmp_path: Path) -> None:
     assert found == [
         "alone [(0, 0), (1, 0)] False True",
         "pool {True}",
-        "trials 5 True",
+        "trials 5",
         "Nodes: 1 node of 0 CPUs",
         "elsewhere True cpu",
         "task True [0]",

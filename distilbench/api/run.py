@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distilbench.cluster.stored_runs import NO_TRAININGS, WITHOUT_STUDENTS, local_runs
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import Best, best_of_runs
@@ -18,6 +17,7 @@ from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.run_facts import unique_trials
 from distilbench.reporting.runs import read_runs
+from distilbench.storage.uris import NO_TRAININGS, WITHOUT_STUDENTS, local_runs
 
 if TYPE_CHECKING:
     import pandas as pd

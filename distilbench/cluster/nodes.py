@@ -37,23 +37,23 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """The resources of one node; `memory` in bytes, 0 where that is not known."""
+    """The resources of one node, or what work needs of one; `memory` in bytes, 0 where that is not known."""
 
     cpus: int
-    gpus: int = 0
+    gpus: float = 0
     memory: int = 0
 
     def fits(self, cpus: int, gpus: float) -> int:
         """Count the pieces of work of so many CPUs and GPUs that fit: a share is of one GPU, more are whole ones."""
         count = self.cpus // cpus
         if gpus:
-            count = min(count, int(1 / gpus + 1e-9) * self.gpus if gpus <= 1 else int(self.gpus // gpus))
+            count = min(count, int(1 / gpus + 1e-9) * int(self.gpus) if gpus <= 1 else int(self.gpus // gpus))
         return count
 
     def __str__(self) -> str:
-        gpus = f", {self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else ""
-        memory = f", {self.memory / 2**30:.0f} GiB" if self.memory else ""
-        return f"{self.cpus} CPU{'s' if self.cpus != 1 else ''}{gpus}{memory}"
+        counts = [(self.cpus, "CPU"), (self.gpus, "GPU")]
+        parts = [f"{count:g} {unit}{'s' if count != 1 else ''}" for count, unit in counts if count or unit == "CPU"]
+        return ", ".join([*parts, *([f"{self.memory / 2**30:.0f} GiB"] if self.memory else [])])
 
 
 def parse_growth(text: str) -> tuple[Node, ...]:
@@ -71,16 +71,11 @@ def parse_growth(text: str) -> tuple[Node, ...]:
 
 
 def alive_nodes() -> list[Node]:
-    """The nodes that are up."""
-    return [node for node, _ in _alive()]
-
-
-def _alive() -> list[tuple[Node, bool]]:
-    """Each node that is up, and whether it is the head, which comes first."""
+    """The nodes that are up, the head first."""
     import ray
 
     resources = sorted((node["Resources"] for node in ray.nodes() if node["Alive"]), key=lambda r: HEAD not in r)
-    return [(Node(int(r.get("CPU", 0)), int(r.get("GPU", 0)), int(r.get("memory", 0))), HEAD in r) for r in resources]
+    return [Node(int(r.get("CPU", 0)), int(r.get("GPU", 0)), int(r.get("memory", 0))) for r in resources]
 
 
 def lost_nodes() -> frozenset[str]:
@@ -92,12 +87,9 @@ def lost_nodes() -> frozenset[str]:
 
 def possible_nodes(grow_to: Sequence[Node] = ()) -> list[Node]:
     """The nodes that are up, and those of `grow_to` that are not; a worker of such a size is taken to be one of them."""
-    nodes, coming = [], Counter((node.cpus, node.gpus) for node in grow_to)
-    for node, is_head in _alive():
-        nodes.append(node)
-        if not is_head and coming[node.cpus, node.gpus]:
-            coming[node.cpus, node.gpus] -= 1
-    return nodes + [Node(*kind) for kind, count in coming.items() for _ in range(count)]
+    nodes = alive_nodes()
+    coming = Counter((node.cpus, node.gpus) for node in grow_to) - Counter((node.cpus, node.gpus) for node in nodes[1:])
+    return nodes + [Node(*kind) for kind in coming.elements()]
 
 
 def places_on(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
@@ -107,17 +99,15 @@ def places_on(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
 
 def described(nodes: Sequence[Node]) -> str:
     """Such as "1 node of 8 CPUs, 4 nodes of 16 CPUs, 1 GPU, 64 GiB"."""
-    kinds = Counter((n.cpus, n.gpus, round(n.memory / 2**30) * 2**30) for n in nodes)
-    return (
-        "; ".join(f"{count} node{'s' if count > 1 else ''} of {Node(*kind)}" for kind, count in kinds.items()) or "none"
-    )
+    kinds = Counter(map(str, nodes))
+    return "; ".join(f"{count} node{'s' if count > 1 else ''} of {kind}" for kind, count in kinds.items()) or "none"
 
 
 def nodes_line(grow_to: Sequence[Node] = ()) -> str:
     """A line on the nodes for the start of a command; "" if there is only one. Needs `ray.init`."""
-    alive, nodes = alive_nodes(), possible_nodes(grow_to)
-    coming = f"; may come: {described(nodes[len(alive) :])}" if len(nodes) > len(alive) else ""
-    return f"Nodes: {described(alive)}{coming}" if len(nodes) > 1 else ""
+    nodes, up = possible_nodes(grow_to), len(alive_nodes())
+    coming = f"; may come: {described(nodes[up:])}" if len(nodes) > up else ""
+    return f"Nodes: {described(nodes[:up])}{coming}" if len(nodes) > 1 else ""
 
 
 @contextmanager
@@ -135,7 +125,7 @@ def waiting_told(cpus: int, gpus: float, what: str) -> Iterator[None]:
 
 def _watch(ended: threading.Event, cpus: int, gpus: float, what: str) -> None:
     since = last_line = None
-    while not ended.is_set():
+    while not ended.wait(LOOK_S):
         try:
             nodes = alive_nodes()
         except Exception:  # Ray is being stopped; the work says so itself
@@ -146,19 +136,10 @@ def _watch(ended: threading.Event, cpus: int, gpus: float, what: str) -> None:
                 rich.print(f"{what}: goes on; nodes now: {described(nodes)}")
             since = last_line = None
         else:
-            since = now if since is None else since
+            since = since or now
             if now - since >= PATIENCE_S and (last_line is None or now - last_line >= AGAIN_S):
                 last_line = now
-                rich.print(f"{what}: waiting for a node with {needed(cpus, gpus)}; there is now: {described(nodes)}")
-        ended.wait(LOOK_S)
-
-
-def needed(cpus: int, gpus: float) -> str:
-    """Such as "1 CPU and 0.25 of a GPU"."""
-    text = f"{cpus} CPU{'s' if cpus != 1 else ''}"
-    if not gpus:
-        return text
-    return f"{text} and " + (f"{gpus:g} of a GPU" if gpus < 1 else f"{gpus:g} GPU{'s' if gpus > 1 else ''}")
+                rich.print(f"{what}: waiting for a node with {Node(cpus, gpus)}; there is now: {described(nodes)}")
 
 
 def gpus_elsewhere(grow_to: Sequence[Node] = ()) -> bool:
@@ -173,7 +154,7 @@ def gpus_elsewhere(grow_to: Sequence[Node] = ()) -> bool:
 
 
 def on_gpu_node(function: Callable[..., T], *args: Any, gpus: float = 1.0, what: str) -> T:
-    """`function(*given)` on a node with a GPU, waited for where none is up. Begun again where it died: must be repeatable."""
+    """`function(*args)` on a node with a GPU, waited for where none is up. Begun again where it died: must be repeatable."""
     import ray
 
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import importlib.metadata
@@ -48,38 +49,31 @@ def commit() -> str:
 
 
 @functools.cache
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def device_title() -> str:
-    """The GPU's name, or the CPU's architecture."""
-    if default_device() == "cuda":
-        import torch
-
-        return str(torch.cuda.get_device_name())
-    return f"CPU ({sysconfig.get_platform()})"
+def _versions() -> dict[str, str]:
+    found = {"python": sys.version.split()[0]}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
 
 
 def machine() -> dict[str, Any]:
-    """The device and the CPUs of this process, as a record has them."""
-    return {"device": device_title(), "cpus": own_cpus()}
+    """The device of this process and the CPUs that it may use, as a record has them."""
+    device = f"CPU ({sysconfig.get_platform()})"
+    if default_device() == "cuda":
+        import torch
 
-
-def own_cpus() -> int:
-    """CPUs of this machine that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        device = str(torch.cuda.get_device_name())
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"device": device, "cpus": cpus}
 
 
 def provenance(of: Mapping[str, Any] | None = None) -> Provenance:
     """The provenance of a number that is made now, on this machine; or on another, where `of` is its `machine()`."""
-    versions = {package: version for package in PACKAGES if (version := _version(package))}
+    where = of or machine()
     return Provenance(
         created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         commit=commit(),
-        versions={"python": sys.version.split()[0], **versions},
-        **{key: value for key, value in (of or machine()).items() if key in ("device", "cpus")},
+        versions=_versions(),
+        **{key: where[key] for key in ("device", "cpus") if key in where},
     )

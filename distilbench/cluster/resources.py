@@ -16,7 +16,7 @@ from typing import Any
 
 import rich
 
-from distilbench.cluster.nodes import Node, alive_nodes, needed, places_on, possible_nodes, waiting_told
+from distilbench.cluster.nodes import Node, alive_nodes, described, places_on, possible_nodes, waiting_told
 from distilbench.errors import InputError
 from distilbench.machine import torch_threads
 
@@ -26,9 +26,8 @@ half a gigabyte for the context of each included."""
 UNKNOWN_GPU_BYTES = 16e9
 """A GPU's memory where this machine has none of its own to ask."""
 
-IDLE_TIMEOUT_S = 60
-
-
+IDLE_S = 60
+"""Between two lines that say that other work holds the cluster."""
 LONGEST_FOLDER = 107 - len("/ray/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store")
 """Bytes of the folder that Ray makes its own in: the path of a Unix socket has at most 107."""
 STARTS = 3
@@ -167,65 +166,40 @@ class TrialResources:
     gpus: float
     concurrency: int
     explanation: str
-    hang_s: float = 0.0
-    """Seconds without progress after which a training's process is ended and started again; 0 is no limit."""
-    grows: bool = False
-    """Whether nodes may come on which more of them, or the first one, fits."""
 
 
-@dataclass(frozen=True)
-class TrialShare:
-    """The share of a trial as the user sets it; None: as fits the cluster."""
-
-    cpus: int | None = None
-    gpus: float | None = None
-    at_once: int | None = None
-    """Trials at once at most."""
-    hang_s: float = 600.0
-    grow_to: tuple[Node, ...] = ()
-    """Nodes that an autoscaler may have."""
-
-
-def trial_resources(share: TrialShare) -> TrialResources:
+def trial_resources(
+    cpus: int | None = None, gpus: float | None = None, at_once: int | None = None, grow_to: Sequence[Node] = ()
+) -> TrialResources:
     """Fit trials to the cluster, and say why so.
+
+    `cpus`, `gpus` and `at_once` (trials at once, at most) are what the user sets; None: as fits the cluster. `grow_to` are
+    nodes that an autoscaler may have.
 
     By itself a trial takes one CPU (small heads and students gain little from a second thread, another trial a whole
     core), and where there are GPUs such a share of one that all CPUs are at work, and its memory is enough: a small trial
     waits for its CPU more than for the GPU. On a cluster that grows, so many run at once as fit when it has grown: those
     that wait for a place make the nodes come.
     """
-    up, nodes = alive_nodes(), possible_nodes(share.grow_to)
-    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
-    own_cpus = share.cpus or 1
-    own_gpus = _gpu_share(nodes, own_cpus) if share.gpus is None and gpus else share.gpus or 0.0
-    if own_gpus > 1 and own_gpus % 1:
-        raise InputError(f"--gpus-per-trial {own_gpus:g}: expected a share of one GPU (at most 1), or whole ones")
-    fits, now = places_on(nodes, own_cpus, own_gpus), places_on(up, own_cpus, own_gpus)
+    up, nodes = alive_nodes(), possible_nodes(grow_to)
+    total = Node(sum(node.cpus for node in nodes), sum(node.gpus for node in nodes))
+    cpus = cpus or 1
+    gpus = _gpu_share(nodes, cpus) if gpus is None and total.gpus else gpus or 0.0
+    if gpus > 1 and gpus % 1:
+        raise InputError(f"--gpus-per-trial {gpus:g}: expected a share of one GPU (at most 1), or whole ones")
+    fits, now, needed = places_on(nodes, cpus, gpus), places_on(up, cpus, gpus), Node(cpus, gpus)
     if not fits:
-        sizes = "; ".join(dict.fromkeys(f"{node.cpus} and {node.gpus}" for node in nodes)) or "0 and 0"
         raise InputError(
-            f"a trial is to take {own_cpus} CPUs and {own_gpus:g} GPUs, but the cluster has {sizes}"
-            f"{' on its nodes' if len(nodes) > 1 else ''}; expected --cpus-per-trial and --gpus-per-trial that fit"
+            f"a trial is to take {needed}, but the cluster has {described(nodes)}; expected --cpus-per-trial and "
+            "--gpus-per-trial that fit on one of them"
         )
-    concurrency = min(fits, share.at_once or fits)
-    on = f"{own_cpus} of {cpus} CPUs" + (f" and {own_gpus:g} of {gpus} GPUs" if own_gpus else "")
-    why = [] if share.cpus else ["one CPU each by default"]
-    if own_gpus and share.gpus is None:
-        why.append(f"{own_gpus:g} of a GPU each by default")
-    if not gpus:
-        why.append("no GPU found")
-    if share.at_once and share.at_once < fits:
-        why.append(f"{fits} would fit")
+    concurrency = min(fits, at_once or fits)
+    why = [f"{fits} would fit"] if concurrency < fits else []
     if now < concurrency:
         why.append(f"{now} fit on the nodes that are up")
     because = f" ({'; '.join(why)})" if why else ""
     return TrialResources(
-        own_cpus,
-        own_gpus,
-        concurrency,
-        f"{concurrency} trials at once, each on {on}{because}",
-        share.hang_s,
-        grows=now < fits,
+        cpus, gpus, concurrency, f"{concurrency} trials at once, each on {needed} of {total}{because}"
     )
 
 
@@ -247,30 +221,19 @@ def _gpu_memory() -> float:
 
 
 def wait_for_idle(resources: TrialResources) -> None:
-    """Wait until one trial fits: workers of the stage before may still hold CPUs, on which Tune would wait in silence.
+    """Wait until one trial fits, and say so; Tune would wait in silence.
 
-    Where no node that is up is large enough (all of that kind were lost, or have yet to come), that is said and waited for.
+    Workers of the stage before, or other work, may still hold the nodes that are up.
     """
-    import ray
     from ray.util import placement_group, remove_placement_group
 
     # Ray itself is asked: free resources are told of the cluster as a whole, and what is free on two nodes fits on neither.
     probe = placement_group([{"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})}])
     try:
         with waiting_told(resources.cpus, resources.gpus, "Trials"):
-            while not probe.wait(IDLE_TIMEOUT_S):
-                room = places_on(alive_nodes(), resources.cpus, resources.gpus)
-                if room and not resources.grows:
-                    break
-                if room:
-                    resources_needed = needed(resources.cpus, resources.gpus)
-                    rich.print(f"Trials: other work holds the nodes that are up; waiting for {resources_needed}")
-            else:
-                return
-        free = ray.available_resources()
+            while not probe.wait(IDLE_S):
+                if places_on(alive_nodes(), resources.cpus, resources.gpus):
+                    needed = Node(resources.cpus, resources.gpus)
+                    rich.print(f"Trials: other work holds the nodes that are up; waiting for {needed}")
     finally:
         remove_placement_group(probe)
-    raise InputError(
-        f"no trial can start: it needs {resources.cpus} CPUs and {resources.gpus:g} GPUs on one node, free in all are "
-        f"{free.get('CPU', 0):g} and {free.get('GPU', 0):g}; other work holds the cluster"
-    )

@@ -1,26 +1,28 @@
 """A run in storage: the driver's copy of its folder, some seconds old, from which another machine goes on.
 
-Trainings (`trials/`, `confirm/`) are copied by the workers that they are on; the study is copied by SQLite's own backup.
+Trainings (`trials/`, `confirm/`) are copied by the workers that they are on; the study is copied by SQLite's own backup. A
+small file there says whose the run is, since one driver at a time may write it, and has the heartbeat of that driver.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import sqlite3
-import tempfile
 import threading
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from distilbench.cluster.owner import END_S, Owner
-from distilbench.cluster.owner import FILE as OWNER
-from distilbench.cluster.path_map import PREPARED, PathMap, map_run
+from distilbench.cluster.driver_files import DriverFiles, share_run
 from distilbench.errors import InputError
 from distilbench.events import Event
-from distilbench.storage.files import remove_folder, write_json
+from distilbench.storage.files import write_json
 from distilbench.storage.folder_copy import FolderCopy
 from distilbench.storage.remote import Remote
 from distilbench.storage.retry import StorageGone
@@ -28,10 +30,15 @@ from distilbench.storage.store import ArtifactStore
 
 EVERY_S = 30.0
 TRAININGS = ("trials", "confirm")
-NOT_COPIED = (*TRAININGS, "tune", PREPARED)
-"""Folders of a run (or of a method's run in it) that are left out; `prepared` is copied when trials are to read it."""
-FIXED = ("students", "predictions", "wandb")
-"""Folders whose files do not change once they are there."""
+NOT_COPIED = (*TRAININGS, "tune")
+"""Folders of a run (or of a method's run in it) that are left out."""
+OWNER = "owner.json"
+BEAT_S = 30.0
+DEAD_S = 180.0
+"""Without a heartbeat for so long, a driver is taken to be dead."""
+LOOK_S = 5.0
+END_S = 10.0
+"""A driver that ends for an error does not wait longer for what its threads are at."""
 
 _active: RunCopy | None = None
 
@@ -41,9 +48,9 @@ def active_copy() -> RunCopy | None:
     return _active
 
 
-def active_map() -> PathMap | None:
-    """Where workers on other nodes find what this driver has; None: under the driver's paths."""
-    return _active.path_map if _active else None
+def driver_files() -> DriverFiles | None:
+    """How workers on other nodes find what this driver has; None: they see the same disk."""
+    return _active.files if _active else None
 
 
 def copied(name: str) -> bool:
@@ -54,8 +61,106 @@ def copied(name: str) -> bool:
     return not inner and not hidden and not last.endswith(("-journal", "-wal", "-shm")) and name != OWNER
 
 
-def _fixed(name: str) -> bool:
-    return any(part in FIXED for part in name.split("/")[:-1][:2])
+class Owner:
+    """The ownership of a run in the storage; taken by `take`, kept by a thread until `release`.
+
+    `note` is a file beside the run's folder here, of which one process at a time is the writer: it has the name under which
+    this folder's drivers own the run.
+    """
+
+    def __init__(self, remote: Remote, note: Path, console: Console) -> None:
+        self.remote, self.note, self.console = remote, note, console
+        noted = json.loads(note.read_text()) if note.exists() else {}
+        self.copied_to = noted.get("copy")
+        """The storage that this folder's runs were copied to before."""
+        self.me = noted.get("owner") or f"{socket.gethostname()}-{uuid.uuid4().hex}"
+        self.before = ""
+        """Whose the run was."""
+        self.lost = ""
+        """Whose it has become, where another machine took it over."""
+        self._beats, self._over = 0, threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="owner", daemon=True)
+
+    def take(self) -> None:
+        """Take the run, at once from this folder's own earlier driver, from another when it has been silent for DEAD_S.
+
+        A driver that is alive keeps it: an InputError.
+        """
+        owner = self._read()
+        self.before = owner["owner"] if owner else ""
+        if owner and not owner["released"] and self.before != self.me:
+            self._wait_until_dead(owner)
+        self._write()
+        if self.before not in ("", self.me):
+            time.sleep(min(2.0, DEAD_S / 10))  # two that took over at once: the second one's word counts
+            if (self._read() or {}).get("owner") != self.me:
+                raise InputError(
+                    f"{self.remote}: another driver took it over at this moment; wait for it, or take another --name"
+                )
+        self._thread.start()
+
+    def keep(self) -> None:
+        """Note that the run's folder is what the storage has."""
+        self.note.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self.note, {"copy": str(self.remote), "owner": self.me})
+
+    def _wait_until_dead(self, owner: dict[str, Any]) -> None:
+        """Listen for a heartbeat of another driver: an InputError where there is one."""
+        host, dead_at = owner["owner"].rpartition("-")[0], time.monotonic() + DEAD_S
+        self.console.print(
+            f"{self.remote}: a driver on {host} has not said that it ended; waiting {DEAD_S:.0f} s whether it is alive",
+            markup=False,
+        )
+        while time.monotonic() < dead_at:
+            time.sleep(min(LOOK_S, DEAD_S / 10))
+            now = self._read()
+            if now is None or now["released"]:
+                return
+            if now != owner:
+                raise InputError(
+                    f"{self.remote}: a driver on {host} is at work on it; wait for it, or choose another --name"
+                )
+        self.console.print(f"{self.remote}: the driver on {host} is gone; this one goes on with the run", markup=False)
+
+    def _read(self) -> dict[str, Any] | None:
+        with contextlib.suppress(ValueError):
+            owner = json.loads(self.remote.read(OWNER) or b"null")
+            if isinstance(owner, dict) and owner.keys() >= {"owner", "beat", "released"}:
+                return owner
+        return None
+
+    def _write(self, *, released: bool = False) -> None:
+        self._beats += 1
+        beat = {"owner": self.me, "beat": self._beats, "released": released}
+        self.remote.write(OWNER, (json.dumps(beat) + "\n").encode())
+
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT_S):
+            with contextlib.suppress(
+                Exception
+            ):  # whatever it is, it is tried again; who is silent too long loses the run
+                now = self._read()
+                if now is not None and now["owner"] != self.me:
+                    self.lost = now["owner"].rpartition("-")[0]
+                    return
+                self._write()
+
+    def check(self) -> None:
+        """Raise an InputError where another machine has taken the run over."""
+        if self.lost:
+            raise InputError(
+                f"{self.remote}: a driver on {self.lost} has taken the run over, since this one was not heard of for "
+                f"{DEAD_S:.0f} s; this one ends"
+            )
+
+    def release(self) -> None:
+        """Say that nobody is at work on it any more; an error here is none: a silent owner is dead after a while."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(END_S)
+        if not self.lost and not self._thread.is_alive():
+            with contextlib.suppress(StorageGone, OSError):
+                self._write(released=True)
 
 
 class RunCopy:
@@ -64,13 +169,14 @@ class RunCopy:
     def __init__(self, storage: Remote, store: ArtifactStore, run: Path, report: Path, console: Console) -> None:
         self.store, self.run, self.console = store, run, console
         self.remote = storage / "runs" / run.name
-        self.owner = Owner(self.remote, console)
-        self.path_map: PathMap | None = None
-        self._run = FolderCopy(run, self.remote, (".db", ".jsonl"), copied=copied, fixed=_fixed)
+        self.owner = Owner(self.remote, run.with_name(f".{run.name}.storage.json"), console)
+        self.files: DriverFiles | None = None
+        # Every trial that is recorded is in the study there, and whatever the study and the records name.
+        self._run = FolderCopy(run, self.remote, (".db", ".jsonl"), copied=copied, hold=hold)
         self._report = FolderCopy(report, storage / "reports" / run.name)
         self._failing = ""
         self._forgotten: list[Path] = []
-        self._lock, self._wake, self._over = threading.Lock(), threading.Event(), False
+        self._wake, self._over = threading.Event(), False
         self._thread = threading.Thread(target=self._work, name="run copy", daemon=True)
 
     # A driver's beginning and end
@@ -86,24 +192,17 @@ class RunCopy:
             raise
 
     def _adopt(self) -> None:
-        note = self.run.with_name(f".{self.run.name}.storage.json")
         in_folder = self.run.is_dir() and any(not p.name.startswith(".") for p in self.run.iterdir())
-        names = [name for name in self.remote.list() if copied(name) or f"/{PREPARED}/" in f"/{name}"]
+        names = [name for name in self.remote.list() if copied(name)]
         in_storage = any(name.rpartition("/")[2] == "config.json" and "/students/" not in f"/{name}" for name in names)
-        copied_to = json.loads(note.read_text()).get("copy") if note.exists() else None
-        if in_storage and in_folder and copied_to != str(self.remote):
+        if in_storage and in_folder and self.owner.copied_to != str(self.remote):
             raise InputError(
                 f"{self.run}: another run of this name is in {self.remote}; choose another --name, or move one away"
             )
         if in_storage and (not in_folder or self.owner.before != self.owner.me):
             self.console.print(f"{self.run}: the run is fetched from {self.remote}", markup=False)
-            fresh = self.run.with_name(f".{self.run.name}.fetching")
-            remove_folder(fresh)
-            self.remote.fetch_all(fresh, names)
-            remove_folder(self.run)
-            fresh.rename(self.run)
-        self.run.parent.mkdir(parents=True, exist_ok=True)
-        write_json(note, {"copy": str(self.remote)})
+            self._run.fetch(names)
+        self.owner.keep()
 
     def start(self) -> None:
         """From now on the folder is copied."""
@@ -131,7 +230,7 @@ class RunCopy:
 
     def share(self, run: Path, prepared: Path) -> None:
         """Give the workers of the run in `run` (of one of several methods: below this one) what they need."""
-        self.path_map = map_run(self.store, run, self.remote_of(run), prepared)
+        self.files = share_run(self.store, run, self.remote_of(run), prepared)
 
     def remote_of(self, folder: Path) -> Remote:
         """The copy in the storage of a folder of the run."""
@@ -140,8 +239,7 @@ class RunCopy:
 
     def forget(self, training: Path) -> None:
         """Delete a training that nobody goes on with, soon."""
-        with self._lock:
-            self._forgotten.append(training)
+        self._forgotten.append(training)
 
     def keep_trainings(self, run: Path, keep: set[str]) -> None:
         """Delete the trainings of a run's search but those of these names."""
@@ -178,23 +276,12 @@ class RunCopy:
                 self._failing = str(error)
 
     def _copy(self) -> None:
-        """Records are read first, then the study, then all else; written in the opposite order.
-
-        So the storage always has what records and study speak of, and every trial that is recorded is in the study. Trainings
-        are deleted last: a trial that the study there calls interrupted keeps its checkpoints.
-        """
-        with self._lock:
-            forgotten, self._forgotten = self._forgotten, []
-        with tempfile.TemporaryDirectory(prefix="distilbench-") as temporary:
-            held: dict[str, Path] = {}
-            for suffix in (".jsonl", ".db"):
-                for name, path in self._run.files().items():
-                    if name.endswith(suffix) and "/students/" not in f"/{name}":
-                        held[name] = Path(temporary) / f"{len(held)}{suffix}"
-                        hold(path, held[name])
-            self._run.push(held)
-        for training in forgotten:
-            self.remote_of(training).delete_all()
+        """Trainings are deleted last: a trial that the study there calls interrupted keeps its checkpoints."""
+        forgotten = len(self._forgotten)
+        self._run.push()
+        for _ in range(forgotten):
+            self.remote_of(self._forgotten[0]).delete_all()
+            self._forgotten.pop(0)
         self._report.push()
 
 

@@ -143,7 +143,8 @@ def _compare(
         inputs = prepare_corpus(settings, corpus, needs, console)
         prepared = run / "prepared"
         inputs.save(prepared)
-        resources = trial_resources(settings.share)
+        share = (settings.cpus_per_trial, settings.gpus_per_trial, settings.workers)
+        resources = trial_resources(*share, settings.nodes_to_come)
         console.print(f"{len(jobs)} trainings; {resources.explanation}")
         wait_for_idle(resources)
         if copy:

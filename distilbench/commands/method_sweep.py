@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from optuna.trial import FrozenTrial
 from rich.console import Console
@@ -79,7 +79,8 @@ class MethodSweep:
         """Carry out every stage after the preparation; rows are in the run's files then, notes in the member."""
         self.inputs.save(self.prepared)
         ready = load_prepared(self.prepared.resolve())
-        self.resources = trial_resources(self.settings.share)
+        share = (self.settings.cpus_per_trial, self.settings.gpus_per_trial, self.settings.workers)
+        self.resources = trial_resources(*share, self.settings.nodes_to_come)
         self.costs = self._costs(ready)
         if self.copy:
             self.copy.share(self.run.resolve(), self.prepared)
@@ -103,8 +104,7 @@ class MethodSweep:
 
     def _costs(self, ready: Prepared) -> dict[str, EncoderCost]:
         """Measure the cost of every kind of student, if that is wanted, before trials make the machine busy."""
-        from distilbench.trials.cost_bench import kind_of, measure_costs
-        from distilbench.trials.costs import write_costs
+        from distilbench.trials.costs import measure_costs
         from distilbench.trials.rows import BASELINES
 
         settings, space = self.settings, self.space
@@ -112,12 +112,10 @@ class MethodSweep:
         if not (settings.measure_speed or of_model or len(space.students) > 1):
             return {}
         widths = [d for d in self.widths if d <= ready.vectors.width]
-        kinds = [kind_of(name, {"output_dim": d}) for name in BASELINES for d in widths]
-        kinds += [kind_of(space.method, params) for params in space.examples(get_method(space.method).costly)]
-        with timed_stage(self.run, "costs", len(kinds)):
-            costs = measure_costs(kinds, ready, self.inputs.corpus.sentences, settings.artifacts, self.console)
-        write_costs(self.prepared, costs)
-        return costs
+        students: list[tuple[str, dict[str, Any]]] = [(name, {"output_dim": d}) for name in BASELINES for d in widths]
+        students += [(space.method, params) for params in space.examples(get_method(space.method).costly)]
+        with timed_stage(self.run, "costs", len(students)):
+            return measure_costs(students, ready, self.inputs.corpus.sentences, settings.artifacts, self.console)
 
     def _references(self, ready: Prepared) -> RowScorer:
         """Score the teacher, the baselines and FAISS's codes; the scorer goes on with the students."""
@@ -217,7 +215,7 @@ class MethodSweep:
                 self.clock.finished(event.record)
 
         self.tally.listeners.append(note_time)
-        place = SearchPlace(self.run, self.prepared, self.resources, deadline, bool(self.costs))
+        place = SearchPlace(self.run, self.prepared, self.resources, deadline, self.costs)
         run_trials(self.study, search, place, self.tally)
 
     def _confirm(self, search: Search, board: RowScorer) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from distilbench.cluster.stored_runs import WITHOUT_STUDENTS, local_runs, written_to
 from distilbench.reporting.page import report_from
 from distilbench.settings.commands import ReportSettings
+from distilbench.storage.uris import WITHOUT_STUDENTS, local_runs, written_to
 
 
 def report(settings: ReportSettings) -> str:

@@ -151,7 +151,7 @@ def _record(run: Path, number: int, seed: int | None) -> TrialRecord:
 
 def _check_prepared(file: Path) -> None:
     """Refuse prepared inputs that are gone, at once: a training would wait for the disk to be back."""
-    from distilbench.cluster.path_map import paths_in
+    from distilbench.cluster.driver_files import paths_in
 
     again = "repeat the run's command, which makes it again"
     if not file.exists():

@@ -40,7 +40,7 @@ from distilbench.settings.encoders import DEFAULT_STUDENT
 from distilbench.settings.run import PreparationSettings, SpaceSettings
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.files import claim_folder, write_json
-from distilbench.storage.scratch import local_folder
+from distilbench.storage.uris import local_folder
 
 GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""

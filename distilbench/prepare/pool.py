@@ -27,7 +27,7 @@ from distilbench.storage.arrays import shard_name, shard_ranges
 from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
-    from distilbench.cluster.path_map import PathMap
+    from distilbench.cluster.driver_files import DriverFiles
 
 FETCHED_AT_ONCE = 4
 
@@ -68,18 +68,17 @@ class ShardTask(ABC):
 class ShardWorker:
     """The Ray Data actor of a task."""
 
-    def __init__(self, task: ShardTask, path_map: PathMap | None = None) -> None:
+    def __init__(self, task: ShardTask, files: DriverFiles | None = None) -> None:
         import torch
 
         torch.set_num_threads(1)
         self.error = ""  # an exception would reach the driver as mere text
-        self.task, self.path_map = task, path_map
+        self.task, self.files = task, files
         try:
-            if path_map is not None and not path_map.here:
-                self.task = path_map.localise(task)
+            if files is not None and not files.here:
+                files.provide(task)
                 for name in task.reads:
-                    remote, remote_name = path_map.shard(task.folder, name)
-                    remote.fetch(remote_name, self.task.folder / name)
+                    files.fetch_shard(task.folder / name)
             self.make = self.task.load()
         except InputError as error:
             self.error = str(error)
@@ -100,11 +99,10 @@ class ShardWorker:
 
     def _keep(self, shard: int) -> None:
         """Copy what was made to the storage, for the driver and for whoever goes on without it."""
-        if self.path_map is not None:
+        if self.files is not None:
             for name in self.task.files(shard):
-                remote, remote_name = self.path_map.shard(self.task.folder, name)
-                remote.put(self.task.folder / name, remote_name)
-                if not self.path_map.here:
+                self.files.put_shard(self.task.folder / name)
+                if not self.files.here:
                     (self.task.folder / name).unlink()
 
 
@@ -126,8 +124,8 @@ def run_pool(
     """
     if not shards:
         return
-    path_map, nodes = _path_map(task, store), possible_nodes(size.grow_to)
-    if path_map is None and size.workers is None and len(nodes) == 1 and task.suits_one_process(nodes[0]):
+    files, nodes = _shared(task, store), possible_nodes(size.grow_to)
+    if files is None and size.workers is None and len(nodes) == 1 and task.suits_one_process(nodes[0]):
         run_in_process(task, shards, label, threads=2)
         return release_memory()
     share = size.gpus if gpu and any(node.gpus for node in nodes) else 0.0
@@ -135,7 +133,7 @@ def run_pool(
     workers = max(1, min(size.workers or fit, fit, len(shards)))
     total = sum(stop - start for _, start, stop in shards)
     began, first, worker_mb = time.monotonic(), 0.0, 0.0
-    rows = _results(task, shards, path_map, workers, share)
+    rows = _results(task, shards, files, workers, share)
     fetched: list[Future[None]] = []
     waiting = waiting_told(1, share, label)
     with waiting, progress(label, total, task.unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
@@ -145,8 +143,8 @@ def run_pool(
             first = first or time.monotonic() - began
             worker_mb = max(worker_mb, row["peak_mb"])
             advance(row["count"])
-            if path_map is not None:
-                fetched.append(threads.submit(_collect, task, int(row["shard"]), path_map))
+            if files is not None:
+                fetched.append(threads.submit(_collect, task, int(row["shard"]), files))
         for one in fetched:
             one.result()
     took = {"seconds": time.monotonic() - began, "first_s": first, "worker_mb": worker_mb}
@@ -154,22 +152,19 @@ def run_pool(
     note_pool(StageTiming(stage=label, count=total, workers=workers, device=device, **took))
 
 
-def _path_map(task: ShardTask, store: ArtifactStore | None) -> PathMap | None:
-    """Where actors on other nodes find the task's paths; what the driver has written for them is put there."""
-    if store is None or store.remote is None:
-        return None
-    from distilbench.cluster.path_map import map_paths
+def _shared(task: ShardTask, store: ArtifactStore | None) -> DriverFiles | None:
+    """How actors on other nodes find the task's files; what the driver has written for them is put into the storage."""
+    from distilbench.cluster.driver_files import share_files
 
-    path_map = map_paths(store, task)
-    assert path_map is not None
-    for name in task.reads:
-        remote, remote_name = path_map.shard(task.folder, name)
-        remote.put(task.folder / name, remote_name)
-    return path_map
+    files = share_files(store, task) if store else None
+    if files is not None:
+        for name in task.reads:
+            files.put_shard(task.folder / name)
+    return files
 
 
 def _results(
-    task: ShardTask, shards: Sequence[Shard], path_map: PathMap | None, workers: int, share: float
+    task: ShardTask, shards: Sequence[Shard], files: DriverFiles | None, workers: int, share: float
 ) -> Iterator[dict[str, Any]]:
     """What the actors say of each shard, as soon as it is made."""
     import ray.data
@@ -181,7 +176,7 @@ def _results(
     worker = type(type(task).__name__, (ShardWorker,), {})  # Ray's dashboard shows the name
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         worker,
-        fn_constructor_args=(task, path_map),
+        fn_constructor_args=(task, files),
         compute=ray.data.ActorPoolStrategy(size=workers),
         batch_size=1,
         num_cpus=1,
@@ -219,9 +214,8 @@ def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, *, thre
     note_pool(StageTiming(stage=label, seconds=time.monotonic() - began, count=total, first_s=first, device=device))
 
 
-def _collect(task: ShardTask, shard: int, path_map: PathMap) -> None:
+def _collect(task: ShardTask, shard: int, driver: DriverFiles) -> None:
     """The files of a shard that was made on another node."""
     for name in task.files(shard):
         if not (task.folder / name).exists():
-            remote, remote_name = path_map.shard(task.folder, name)
-            remote.fetch(remote_name, task.folder / name)
+            driver.fetch_shard(task.folder / name)

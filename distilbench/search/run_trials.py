@@ -6,8 +6,8 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,10 @@ from optuna.trial import FrozenTrial, TrialState
 from distilbench.cluster.nodes import lost_nodes, waiting_told
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources, wait_for_idle
-from distilbench.cluster.run_copy import active_copy, active_map
+from distilbench.cluster.run_copy import active_copy, driver_files
 from distilbench.errors import InputError
 from distilbench.progress.tally import Tally
-from distilbench.records import TrialRecord, append_records, read_records
+from distilbench.records import EncoderCost, TrialRecord, append_records, read_records
 from distilbench.search.search_plan import Search
 from distilbench.search.study import (
     MACHINE,
@@ -34,9 +34,10 @@ from distilbench.search.study import (
     trial_params,
     trial_rungs,
 )
-from distilbench.search.trial import Supervisor, silence_limit, trainable_for, trial_folder
+from distilbench.search.trial import Supervisor, trainable_for, trial_folder
 from distilbench.storage.files import remove_folder
 from distilbench.storage.retry import require_exists, retry_io
+from distilbench.trials.costs import cost_metrics
 
 if TYPE_CHECKING:
     from ray.tune import Tuner
@@ -102,8 +103,8 @@ class SearchPlace:
     resources: TrialResources
     deadline: Callable[[], float] = lambda: math.inf
     """Seconds since the epoch at which no trial is begun any more."""
-    costs: bool = False
-    """Whether trials have what their students cost, which is in `prepared`."""
+    costs: Mapping[str, EncoderCost] = field(default_factory=dict)
+    """Costs of the kinds of students, where they were measured."""
 
 
 def run_trials(study: optuna.Study, search: Search, at: SearchPlace, tally: Tally | None = None) -> None:
@@ -148,10 +149,9 @@ def _tuner(search: Search, at: SearchPlace, searcher: StudySearcher) -> Tuner:
             "budget": search.space.budget.model_dump(),
             "cpus": resources.cpus,
             "gpus": resources.gpus,
-            "hang_s": resources.hang_s,
             "deadline": at.deadline(),
-            "costs": at.costs,
-            "path_map": active_map(),
+            "costs": {kind: cost_metrics(cost) for kind, cost in at.costs.items()},
+            "files": driver_files(),
         },
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -164,7 +164,7 @@ def _tuner(search: Search, at: SearchPlace, searcher: StudySearcher) -> Tuner:
             storage_path=str((at.run / "tune").resolve()),
             failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands such a trial out again
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            callbacks=[Supervisor(at.run, silence_limit(resources.hang_s), searcher.begun)],
+            callbacks=[Supervisor(at.run, searcher.begun)],
             verbose=0,
         ),
     )

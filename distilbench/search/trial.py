@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,22 +13,25 @@ import ray
 from ray import tune
 from ray.tune import Callback, PlacementGroupFactory
 
-from distilbench.cluster.path_map import PathMap
+from distilbench.cluster.driver_files import DriverFiles
 from distilbench.cluster.provenance import machine
 from distilbench.machine import count_gpu_peak_anew, limit_gpu_memory, release_memory
 from distilbench.methods import get_method
 from distilbench.storage.files import remove_folder
 from distilbench.storage.retry import LIMIT_S, StorageGone
 from distilbench.trials.budget import Budget
+from distilbench.trials.costs import kind_key
 from distilbench.trials.rung_training import RungTraining
 from distilbench.trials.training_spec import TrainingSpec
-from distilbench.trials.watchdog import MARK
+from distilbench.trials.watchdog import HANG_S, MARK
 
 SLICE_S = 5.0
 """A trial reports at every rung, and at least this often."""
 LOOK_S = 1.0
 """A longer time between two looks was the driver's own: it waited for storage, or its machine was suspended."""
 
+SILENCE_S = LIMIT_S + 3 * HANG_S
+"""Within this time a trial that is at work must have been heard of: it may wait for storage once, and hang twice."""
 PAUSE_S = 1.0
 """After a worker that died before it began: Ray gives work to a dead node until it notices, within a minute."""
 
@@ -47,9 +49,9 @@ def hang_log(run: Path, number: int) -> Path:
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]
     """Trains for a slice of time, or to the next rung, at each step; continues from its own newest checkpoint.
 
-    Config: `run` and `prepared` (folders), `method`, `seed`, `budget`, `cpus`, `gpus`, `hang_s`, `costs`, `deadline`
-    (of the search, in seconds since the epoch), `path_map` (None where every node has these folders), and per trial `number`
-    and `params`.
+    Config: `run` and `prepared` (folders), `method`, `seed`, `budget`, `cpus`, `gpus`, `costs` (metrics by kind of
+    student), `deadline` (of the search, in seconds since the epoch), `files` (None where every node sees the driver's disk),
+    and per trial `number` and `params`.
     """
 
     @classmethod
@@ -64,8 +66,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         torch.set_num_threads(config["cpus"])
         limit_gpu_memory(config["gpus"])
         self.machine = machine()
-        self.node_folder: Path | None = None
-        """The folder of the trial that it is at, on this node."""
+        self.training: RungTraining | None = None
         get_method(config["method"])  # for what it imports
         gc.collect()
         gc.freeze()  # of what the imports made nothing is ever free: looking at it takes 0.3 s before each trial
@@ -79,13 +80,12 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
     def _begin(self, config: dict[str, Any]) -> None:
         from distilbench.encoders.encoder import default_device
 
-        self.training: RungTraining | None = None  # the last trial's memory goes before the next one's is taken
+        files: DriverFiles | None = config.get("files")
+        if files is not None and not files.here and self.training is not None:
+            remove_folder(self.training.spec.folder)  # what it holds is in the storage
+        self.training = None  # the last trial's memory goes before the next one's is taken
         release_memory()
         count_gpu_peak_anew()
-        path_map: PathMap | None = config.get("path_map")
-        if path_map is not None and not path_map.here and self.node_folder is not None:
-            remove_folder(self.node_folder)  # what it holds is in the storage
-        self.node_folder = None
         self.halt, self.deadline = "", float(config["deadline"])
         run, number = Path(config["run"]), int(config["number"])
         spec = TrainingSpec(
@@ -96,13 +96,10 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             prepared=Path(config["prepared"]),
             folder=trial_folder(run, number),
             log=hang_log(run, number),
-            hang_s=config["hang_s"],
-            costs=config["costs"],
+            cost=config["costs"].get(kind_key(config["method"], config["params"]), {}),
         )
         try:
-            spec = spec.localised(path_map)
-            self.node_folder = spec.folder
-            self.training = RungTraining(spec, default_device())
+            self.training = RungTraining(spec.on_node(files), default_device())
         except StorageGone as error:
             self.halt = str(error)
 
@@ -149,16 +146,8 @@ def trainable_for(method_name: str) -> type[TrialTrainable]:
     return type(method_name.upper(), (TrialTrainable,), {"__doc__": TrialTrainable.__doc__})
 
 
-def silence_limit(hang_s: float) -> float:
-    """Seconds after which a trial that is at work must have been heard of: it may wait for storage once, and hang twice.
-
-    Of `hang_s` 0 (no limit) it is 0 too.
-    """
-    return LIMIT_S + 3 * hang_s if hang_s else 0.0
-
-
 class Supervisor(Callback):  # type: ignore[misc]
-    """Kills the worker of a trial without a report for `limit_s` seconds (0: no limit); the searcher continues the trial.
+    """Kills the worker of a trial without a report for `limit_s` seconds; the searcher continues the trial.
 
     A worker's own watchdog covers its training; between two slices, when it waits for the driver, nothing on its machine
     tells a process that stands still from one that has nothing to do.
@@ -169,11 +158,11 @@ class Supervisor(Callback):  # type: ignore[misc]
     def __init__(
         self,
         run: Path,
-        limit_s: float,
         begun: Callable[[str], None],
+        limit_s: float = SILENCE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.run, self.limit_s, self.begun, self.clock = run, limit_s or math.inf, begun, clock
+        self.run, self.begun, self.limit_s, self.clock = run, begun, limit_s, clock
         self._running: dict[str, tuple[Any, float]] = {}
         """By trial id: the trial, and when it was heard of."""
         self._now, self._looked = 0.0, clock()

@@ -23,7 +23,6 @@ from distilbench.settings.option import COMMAS, Names, Settings, option
 from distilbench.settings.place import RESOURCES, GrowingClusterSettings, RunPlaceSettings
 
 if TYPE_CHECKING:
-    from distilbench.cluster.resources import TrialShare
     from distilbench.data.folder import Limits
     from distilbench.data.text import Texts
     from distilbench.data.vector_file import GivenVectors
@@ -134,7 +133,7 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
     def texts(self) -> Texts:
         """The sources of text, fetched where they are URIs (else those of `--teacher-vectors`), and how to read them."""
         from distilbench.data.text import Texts
-        from distilbench.storage.scratch import local_text
+        from distilbench.storage.uris import local_text
 
         sources = tuple(local_text(source) for source in self.text)
         if self.teacher_vectors is not None:
@@ -188,13 +187,6 @@ class RunSettings(PreparationSettings, RunPlaceSettings, CodeSettings):
     gpus_per_trial: float | None = option(
         "Share of a GPU for a trial; default: as CPUs and the GPU's memory allow.", None, panel=RESOURCES, ge=0
     )
-
-    @property
-    def share(self) -> TrialShare:
-        """A trial's share of the cluster."""
-        from distilbench.cluster.resources import TrialShare
-
-        return TrialShare(self.cpus_per_trial, self.gpus_per_trial, self.workers, grow_to=self.nodes_to_come)
 
 
 class SpaceSettings(PreparationSettings):

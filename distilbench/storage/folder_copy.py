@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
-from distilbench.storage.files import file_sha256
+from distilbench.storage.files import file_sha256, remove_folder
 from distilbench.storage.remote import Remote, files_in, in_parallel
-
-SMALL = 4 << 20
-"""Bytes up to which the content of a file that was written again is compared."""
-
-
-class _Copied(NamedTuple):
-    """A file at the time when it was copied; `changed` is 0 if another process copied it."""
-
-    size: int
-    changed: int = 0
-    digest: str = ""
 
 
 class FolderCopy:
     """Keeps in `remote` what is in `folder`.
 
-    `copied` says by their names which files are; `fixed` which ones never change, so that equal size means equal. Files whose
-    names end in one of `last` are written when the others are there, in this order.
+    `copied` says by their names which files are. Files whose names end in one of `last` are written when the others are
+    there, in this order. With `hold`, which copies such a file as it is at one moment, they are read before the others, in
+    the opposite order: so the copy always has what is named in them.
     """
 
     def __init__(
@@ -36,68 +26,72 @@ class FolderCopy:
         last: tuple[str, ...] = (),
         *,
         copied: Callable[[str], bool] = lambda name: True,
-        fixed: Callable[[str], bool] = lambda name: False,
+        hold: Callable[[Path, Path], None] | None = None,
     ) -> None:
-        self.folder, self.remote, self.last, self.copied, self.fixed = folder, remote, last, copied, fixed
-        self._known: dict[str, _Copied] | None = None
+        self.folder, self.remote, self.last, self.copied, self.hold = folder, remote, last, copied, hold
+        self._known: dict[str, object] | None = None
+        """The state of each file in the storage as it was here when it was copied; None: it has to be copied again."""
 
     def files(self) -> dict[str, Path]:
         """The files that are to be in the storage."""
         files = files_in(self.folder) if self.folder.is_dir() else {}
         return {name: path for name, path in files.items() if self.copied(name)}
 
-    def there(self) -> list[str]:
-        """The names of the files that are in the storage; from now on they are known."""
-        self._known = {n: _Copied(entry.size) for n, entry in self.remote.list().items() if self.copied(n)}
-        return list(self._known)
+    def fetch(self, names: Iterable[str]) -> None:
+        """Make the folder what the storage has under these names."""
+        names, fresh = list(names), self.folder.with_name(f".{self.folder.name}.fetching")
+        remove_folder(fresh)
+        self.remote.fetch_all(fresh, names)
+        remove_folder(self.folder)
+        fresh.rename(self.folder)
+        self._known = {name: self._state(name, self.folder / name) for name in names}
 
-    def fetched(self) -> None:
-        """The folder has just been fetched: it is the same as its copy."""
-        self._known = {name: _look(path) for name, path in self.files().items()}
+    def push(self) -> None:
+        """Copy what has changed, then delete what is gone; a folder that is lost does not empty its copy."""
+        with tempfile.TemporaryDirectory(prefix="distilbench-") as temporary:
+            held: dict[str, Path] = {}
+            if self.hold:
+                for end in reversed(self.last):
+                    for name, path in self.files().items():
+                        if name.endswith(end):
+                            held[name] = Path(temporary) / f"{len(held)}{path.suffix}"
+                            self.hold(path, held[name])
+            self._push({**self.files(), **held})
 
-    def push(self, held: Mapping[str, Path] | None = None) -> None:
-        """Copy what has changed, then delete what is gone; a folder that is lost does not empty its copy.
-
-        `held` are copies of files as they were at one moment, which are copied instead.
-        """
-        if self._known is None:
-            self.there()
-        assert self._known is not None
-        known, files = self._known, {**self.files(), **(held or {})}
-        changed = [name for name, path in files.items() if self._has_changed(name, path)]
-        rank = {name: next((i for i, end in enumerate(self.last) if name.endswith(end)), -1) for name in changed}
+    def _push(self, files: dict[str, Path]) -> None:
+        known = self._known = self._in_storage(files) if self._known is None else self._known
 
         def put(name: str) -> None:
             with contextlib.suppress(FileNotFoundError):  # replaced or deleted meanwhile: the next pass has it
-                look = _look(files[name])
-                self.remote.put(files[name], name)
-                known[name] = look
+                state = self._state(name, files[name])
+                if state != known.get(name):
+                    self.remote.put(files[name], name)
+                    known[name] = state
 
-        in_parallel(put, [name for name in changed if rank[name] < 0])
-        for name in sorted((name for name in changed if rank[name] >= 0), key=rank.__getitem__):
-            put(name)
+        in_parallel(put, [name for name in files if not name.endswith(self.last)])
+        for end in self.last:
+            for name in files:
+                if name.endswith(end):
+                    put(name)
         gone = [name for name in known if name not in files] if files else []
         self.remote.delete(*gone)
         for name in gone:
             del known[name]
 
-    def _has_changed(self, name: str, path: Path) -> bool:
-        assert self._known is not None
-        before = self._known.get(name)
-        try:
-            state = path.stat()
-            if before is None or (before.size == state.st_size and before.changed == state.st_mtime_ns):
-                return before is None
-            same = before.digest == _look(path).digest != "" or (
-                self.fixed(name) and not before.changed and before.size == state.st_size
-            )
-        except FileNotFoundError:
-            return False
-        if same:
-            self._known[name] = before._replace(size=state.st_size, changed=state.st_mtime_ns)
-        return not same
+    def _in_storage(self, files: dict[str, Path]) -> dict[str, object]:
+        """What an earlier process has copied: a file is the same if it has not been written since."""
+        known: dict[str, object] = {}
+        for name, entry in self.remote.list().items():
+            if self.copied(name):
+                known[name] = None
+                with contextlib.suppress(KeyError, FileNotFoundError):
+                    here = files[name].stat()
+                    if here.st_size == entry.size and here.st_mtime_ns <= (entry.changed or 0):
+                        known[name] = self._state(name, files[name])
+        return known
 
-
-def _look(path: Path) -> _Copied:
-    state = path.stat()
-    return _Copied(state.st_size, state.st_mtime_ns, file_sha256(path) if state.st_size <= SMALL else "")
+    def _state(self, name: str, path: Path) -> object:
+        if self.hold and name.endswith(self.last):
+            return file_sha256(path)
+        state = path.stat()
+        return state.st_size, state.st_mtime_ns

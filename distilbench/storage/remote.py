@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from distilbench.errors import InputError
 from distilbench.heartbeat import beat
@@ -28,8 +28,6 @@ CHUNK = 8 << 20
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 ASCII = "".join(map(chr, range(0x21, 0x7F)))
 """These characters of a URI stay as they are."""
-SAFE_QUERY = frozenset({"endpoint_override", "region", "scheme", "allow_bucket_creation"})
-"""Keys that a URI may have after its "?": none is a secret."""
 REFUSED = re.compile(
     "NO_SUCH_BUCKET|ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
     "|UNRECOGNIZED_CLIENT|EXPIRED_TOKEN|MISSING_AUTHENTICATION_TOKEN|PermanentRedirect|HTTP response code 40[13]"
@@ -38,10 +36,6 @@ REFUSED = re.compile(
 """Signs in pyarrow's errors that trying again does not help, for S3, Google and Azure."""
 
 T = TypeVar("T")
-
-
-class StorageRefused(StorageGone):
-    """The storage answers, and says no: there is no such bucket, or access is denied."""
 
 
 class Absent(Exception):
@@ -68,22 +62,19 @@ def check_uri(uri: str, option: str = "--storage") -> str:
     parts = urlsplit(uri)
     cloud = not parts.scheme.startswith(("abfs", "wasb"))  # which write CONTAINER@ACCOUNT
     secret = ":" in parts.netloc.rpartition("@")[0] or (cloud and ("@" in parts.netloc or ":" in parts.netloc))
-    query_keys = {key for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
-    if secret or parts.fragment or query_keys - SAFE_QUERY:
+    if secret or parts.fragment or "?" in uri:
         raise InputError(
-            f"{prefix}{parts.scheme}://...: credentials, or what does not belong there, in the URI; {expected}, and "
-            f"credentials from the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE) or the machine's role; after a ? only "
-            f"{', '.join(sorted(SAFE_QUERY))}"
+            f"{prefix}{parts.scheme}://...: credentials, or what does not belong there, in the URI; {expected}. Credentials, "
+            "region and address come from the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL) or "
+            "the machine's role"
         )
     if parts.scheme != "file" and not parts.netloc:
         raise InputError(f"{prefix}{uri}: no bucket in it; {expected}")
-    plain, mark, query = uri.partition("?")
-    checked = plain.rstrip("/") + mark + query
-    Remote(checked)._open(option)
-    return checked
+    Remote(uri.rstrip("/"))._open(option)
+    return uri.rstrip("/")
 
 
-def endpoint() -> str:
+def _endpoint() -> str:
     """The address of an S3-compatible server, "" for Amazon's own."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
 
@@ -92,28 +83,24 @@ def endpoint() -> str:
 class Remote:
     """A prefix. `endpoint` goes with it to machines whose environment does not say it.
 
-    Every method waits where the storage is away, for LIMIT_S; then it raises StorageGone, or StorageRefused at once.
+    Every method waits where the storage is away, for LIMIT_S; then it raises StorageGone. It does so at once where the
+    storage says no: there is no such bucket, or access is denied.
     """
 
     uri: str
-    endpoint: str = field(default_factory=endpoint)
+    endpoint: str = field(default_factory=_endpoint)
 
     def __truediv__(self, part: str) -> Remote:
         """The prefix `part` below this one."""
-        return self.at(f"{self}/{part}")
-
-    def at(self, uri: str) -> Remote:
-        """Another prefix of the same server; `uri` is without the query, which stays."""
-        _, mark, query = self.uri.partition("?")
-        return Remote(uri + mark + query, self.endpoint)
+        return Remote(f"{self.uri}/{part}", self.endpoint)
 
     def __str__(self) -> str:
-        return self.uri.partition("?")[0]
+        return self.uri
 
     @property
     def name(self) -> str:
         """The last part of the prefix."""
-        return str(self).rpartition("/")[2]
+        return self.uri.rpartition("/")[2]
 
     def _open(self, option: str = "--storage") -> tuple[Any, str]:
         try:
@@ -124,17 +111,17 @@ class Remote:
 
     def _retried(self, action: Callable[[Any, str], T], name: str = "") -> T:
         """`action` with the file system and the path of the file `name` in it; Absent where it is not there."""
-        files, base = self._open()
+        filesystem, base = self._open()
 
         def act() -> T:
             try:
-                return action(files, f"{base}/{name}" if name else base)
+                return action(filesystem, f"{base}/{name}" if name else base)
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise Absent(str(error)) from None
             except OSError as error:
                 message = " ".join(str(error).split())
                 if isinstance(error, PermissionError) or REFUSED.search(message):
-                    raise StorageRefused(f"{self}: {message:.300}; {KEPT}") from None
+                    raise StorageGone(f"{self}: {message:.300}; {KEPT}") from None
                 raise
 
         return retry_io(act, LIMIT_S, what=str(self))
@@ -148,9 +135,9 @@ class Remote:
     def put(self, path: Path, name: str) -> None:
         """Copy a local file to `name`, where it appears whole."""
 
-        def act(files: Any, target: str) -> None:
+        def act(filesystem: Any, target: str) -> None:
             with path.open("rb") as source:
-                _write(files, target, iter(functools.partial(source.read, CHUNK), b""))
+                _write(filesystem, target, iter(functools.partial(source.read, CHUNK), b""))
 
         if not path.is_file():  # an error of ours, for which storage is not waited for
             raise FileNotFoundError(f"{path}: no such file to copy")
@@ -158,43 +145,39 @@ class Remote:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file."""
-        self._retried(lambda files, target: _write(files, target, iter([content])), name)
+        self._retried(lambda filesystem, target: _write(filesystem, target, iter([content])), name)
 
     def read(self, name: str) -> bytes | None:
         """A small file; None where it is not there."""
 
-        def act(files: Any, path: str) -> bytes:
-            with files.open_input_stream(path, compression=None) as source:
+        def act(filesystem: Any, path: str) -> bytes:
+            with filesystem.open_input_stream(path, compression=None) as source:
                 return bytes(source.read())
 
         with contextlib.suppress(Absent):
             return self._retried(act, name)
         return None
 
-    def entry(self, name: str) -> Entry | None:
-        """Size and time of a file; None where it is not there."""
-        info = self._retried(lambda files, path: files.get_file_info(path), name)
-        return Entry(info.size, info.mtime_ns) if info.is_file else None
-
     def list(self) -> dict[str, Entry]:
-        """Every file below the prefix, by its name from there."""
+        """Every file below the prefix by its name from there; a file that has the prefix itself as its name is ""."""
 
-        def act(files: Any, base: str) -> dict[str, Entry]:
+        def act(filesystem: Any, base: str) -> dict[str, Entry]:
             from pyarrow.fs import FileSelector
 
-            infos = files.get_file_info(FileSelector(base, recursive=True, allow_not_found=True))
+            single = filesystem.get_file_info(base)
+            if single.is_file:
+                return {"": Entry(single.size, single.mtime_ns)}
+            infos = filesystem.get_file_info(FileSelector(base, recursive=True, allow_not_found=True))
             entries = {info.path[len(base) :].lstrip("/"): info for info in infos if info.is_file}
             return {name: Entry(i.size, i.mtime_ns) for name, i in sorted(entries.items()) if ".tmp-" not in name}
 
-        with contextlib.suppress(Absent):  # a file of this name
-            return self._retried(act)
-        return {}
+        return self._retried(act)
 
     def fetch(self, name: str, path: Path) -> None:
         """Copy the file `name` to a local path, whole or not at all; Absent where it is not there."""
 
-        def act(files: Any, source_path: str) -> None:
-            with files.open_input_stream(source_path, compression=None) as source, atomic_path(path) as temporary:
+        def act(filesystem: Any, source_path: str) -> None:
+            with filesystem.open_input_stream(source_path, compression=None) as source, atomic_path(path) as temporary:
                 with temporary.open("wb") as file:
                     while chunk := source.read(CHUNK):
                         file.write(chunk)
@@ -207,25 +190,24 @@ class Remote:
 
         def one(name: str) -> None:
             with contextlib.suppress(Absent):
-                self._retried(lambda files, path: files.delete_file(path), name)
+                self._retried(lambda filesystem, path: filesystem.delete_file(path), name)
 
         in_parallel(one, names)
 
     def delete_all(self) -> None:
         """Delete everything below the prefix."""
         with contextlib.suppress(Absent):
-            self._retried(lambda files, base: files.delete_dir(base))
+            self._retried(lambda filesystem, base: filesystem.delete_dir(base))
 
-    def put_all(self, paths: Mapping[str, Path], last: Iterable[str] = ()) -> None:
-        """Copy local files to these names, those of `last` when the others are there, in their order."""
-        last = list(last)
-        in_parallel(lambda name: self.put(paths[name], name), [n for n in paths if n not in last])
-        for name in last:
-            self.put(paths[name], name)
+    def put_all(self, paths: Mapping[str, Path], last: str = "") -> None:
+        """Copy local files to these names, `last` when the others are there."""
+        in_parallel(lambda name: self.put(paths[name], name), [name for name in paths if name != last])
+        if last in paths:
+            self.put(paths[last], last)
 
-    def fetch_all(self, folder: Path, names: Iterable[str] | None = None) -> None:
-        """Copy files (None: all) into a local folder, each whole; Absent where one is not there."""
-        in_parallel(lambda name: self.fetch(name, folder / local_name(name)), self.list() if names is None else names)
+    def fetch_all(self, folder: Path, names: Iterable[str]) -> None:
+        """Copy files into a local folder, each whole; Absent where one is not there."""
+        in_parallel(lambda name: self.fetch(name, folder / local_name(name)), names)
 
 
 def local_name(name: str) -> str:
@@ -262,25 +244,25 @@ def _filesystem(uri: str, endpoint: str) -> tuple[Any, str]:
 
     if endpoint:
         os.environ.setdefault("AWS_ENDPOINT_URL", endpoint)  # which Arrow reads
-    files, base = FileSystem.from_uri(quote(uri, safe=ASCII))  # a run may have a name in any script
-    return files, str(base).rstrip("/")
+    filesystem, base = FileSystem.from_uri(quote(uri, safe=ASCII))  # a run may have a name in any script
+    return filesystem, str(base).rstrip("/")
 
 
-def _write(files: Any, path: str, chunks: Iterator[bytes]) -> None:
+def _write(filesystem: Any, path: str, chunks: Iterator[bytes]) -> None:
     """An object appears when its stream is closed. A file of a folder is renamed, and a stream that fails is deleted."""
     from pyarrow.fs import LocalFileSystem
 
-    local = isinstance(files, LocalFileSystem)
+    local = isinstance(filesystem, LocalFileSystem)
     target = f"{path}.tmp-{uuid.uuid4().hex}" if local else path
     if local:
-        files.create_dir(path.rpartition("/")[0], recursive=True)
+        filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     try:
-        with files.open_output_stream(target, compression=None) as sink:
+        with filesystem.open_output_stream(target, compression=None) as sink:
             for chunk in chunks:
                 sink.write(chunk)
     except BaseException:
         with contextlib.suppress(OSError):
-            files.delete_file(target)  # closing it may have made an object of the first part
+            filesystem.delete_file(target)  # closing it may have made an object of the first part
         raise
     if local:
-        files.move(target, path)
+        filesystem.move(target, path)

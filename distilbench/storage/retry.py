@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from errno import ENOENT
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +17,8 @@ LIMIT_S = 120.0
 """Seconds that storage may be gone. A remounted network disk or a locked database is back within a minute or two."""
 
 KEPT = "what is finished is kept"
+FULL_SIGNS = ("database or disk is full", "No space left on device", *(f"(os error {number})" for number in FULL))
+"""SQLite and safetensors have no error number for a full disk."""
 
 T = TypeVar("T")
 
@@ -25,39 +27,29 @@ class StorageGone(InputError):
     """Storage did not come back, or is full; the message says what, and that nothing finished is lost."""
 
 
-def storage_errors() -> tuple[type[Exception], ...]:
-    """The errors of failing storage: of files, of SQLite, and of Optuna on any database."""
-    import sqlalchemy.exc
-    from optuna.exceptions import StorageInternalError
-    from safetensors import SafetensorError
-
-    database = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError, sqlalchemy.exc.InternalError)
-    return OSError, SafetensorError, sqlite3.OperationalError, StorageInternalError, *database
-
-
-def retry_io(
-    action: Callable[[], T],
-    limit_s: float | None = None,
-    *,
-    what: Path | str = "",
-) -> T:
+def retry_io(action: Callable[[], T], limit_s: float | None = None, *, what: Path | str = "") -> T:
     """`action()`, again and again while storage fails, for `limit_s` seconds (None: LIMIT_S); it must be safe to repeat.
 
-    `what` names what is written, for errors that do not. To wait is a sign of life.
+    Storage is files, SQLite, and Optuna on any database. `what` names what is written, for errors that do not. To wait is a
+    sign of life.
     """
-    limit_s = LIMIT_S if limit_s is None else limit_s
-    began, pause = time.monotonic(), 0.05
-    named = f"{what}: " if what else ""
     # Not while an exception is handled: what these imports keep of their own would keep it, and its frames' tensors.
-    failures = storage_errors()
+    from optuna.exceptions import StorageInternalError
+    from safetensors import SafetensorError
+    from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
+
+    failures = (OSError, SafetensorError, sqlite3.OperationalError, StorageInternalError)
+    limit_s = LIMIT_S if limit_s is None else limit_s
+    began, pause, named = time.monotonic(), 0.05, f"{what}: " if what else ""
     while True:
         try:
             return action()
         except DiskFull as error:
             raise StorageGone(str(error)) from None
-        except failures as error:
+        except (*failures, OperationalError, InterfaceError, InternalError) as error:
             reason = reason_of(error)
-            if _is_full(error):
+            text = str(_first_cause(error))
+            if any(sign in text for sign in FULL_SIGNS) or getattr(error, "errno", None) in FULL:
                 raise StorageGone(f"{named}{reason}; {KEPT}: make room, then repeat the command") from None
             if time.monotonic() - began > limit_s:
                 raise StorageGone(
@@ -68,6 +60,16 @@ def retry_io(
             pause = min(2.0, 2 * pause)
 
 
+def reason_of(error: BaseException) -> str:
+    """The first cause, the driver's own words: what Optuna says of it does not name it, and SQLAlchemy adds the statement."""
+    first = _first_cause(error)
+    return f"{type(first).__name__}: {' '.join(str(first).split()):.200}"
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    return error if error.__cause__ is None else _first_cause(error.__cause__)
+
+
 def require_exists(path: Path) -> None:
     """Raise the error of a file that is gone unless `path` is there.
 
@@ -76,33 +78,3 @@ def require_exists(path: Path) -> None:
     """
     if not path.exists():
         raise FileNotFoundError(ENOENT, "storage is gone", str(path))
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def reason_of(error: BaseException) -> str:
-    """The first cause, the driver's own words: what Optuna says of it does not name it, and SQLAlchemy adds the statement."""
-    import sqlalchemy.exc
-
-    first = error
-    for cause in _causes(error):
-        if isinstance(cause, sqlalchemy.exc.DBAPIError) and cause.orig is not None:
-            first = cause.orig
-            break
-        if isinstance(cause, sqlite3.Error):
-            first = cause
-            break
-    return f"{type(first).__name__}: {' '.join(str(first).split()):.200}"
-
-
-def _is_full(error: BaseException) -> bool:
-    """Whether a disk or a user's share of it is full; SQLite and safetensors have no error number for that."""
-    texts = ("database or disk is full", "No space left on device", *(f"(os error {number})" for number in FULL))
-    return any(
-        (isinstance(cause, OSError) and cause.errno in FULL) or any(text in str(cause) for text in texts)
-        for cause in _causes(error)
-    )

@@ -1,8 +1,15 @@
-"""The store of artifacts: what is made once from the same inputs, found again by their fingerprint."""
+"""The store of artifacts: what is made once from the same inputs, found again by their fingerprint.
+
+An artifact is a folder `KIND-FINGERPRINT/` with shard files and `manifest.json`. Shards are written to temporary names
+and renamed, the manifest comes last, and only then is the folder given its name: what carries the name is whole.
+A killed writer leaves `KIND-FINGERPRINT.partial/`, whose finished shards the next writer keeps. In an object storage there is
+one folder, which is finished where it has a manifest.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +21,9 @@ from filelock import FileLock, Timeout
 
 from distilbench.storage.arrays import MANIFEST, damaged_shards
 from distilbench.storage.files import file_sha256, fingerprint, remove_folder, write_json
-from distilbench.storage.remote import Remote
+from distilbench.storage.remote import Absent, Remote, files_in, local_name
+
+PARTIAL = ".partial"
 
 
 def default_store() -> Path:
@@ -96,28 +105,75 @@ class ArtifactStore:
         self.push(path)
         return path
 
-    def fetch(self, name: str) -> Path | None:
-        """The artifact of this name, from the storage where it is not here; None where it is in neither, or not whole.
+    # In the storage
 
-        A damaged shard in the storage is named, and deleted there; the others stay in `.partial`.
-        """
+    def fetch(self, name: str) -> Path | None:
+        """The artifact of this name, from the storage where it is not here; None where it is in neither, or not whole."""
         path = self.root.absolute() / name
         if self.remote is None or path.exists():
             return path if path.exists() else None
-        from distilbench.storage.artifacts import fetch_artifact
-
         self.root.mkdir(parents=True, exist_ok=True)
         with _locked(path):
-            if not path.exists() and fetch_artifact(self.remote, name, _partial(path)):
+            if not path.exists() and self._fetch(self.remote / name, _partial(path)):
                 _partial(path).rename(path)
         return path if path.exists() else None
 
-    def push(self, path: Path) -> None:
-        """Copy a finished artifact to the storage, where there is one that does not have it."""
-        if self.remote is not None:
-            from distilbench.storage.artifacts import push_artifact
+    def _fetch(self, remote: Remote, partial: Path) -> bool:
+        """Copy what the storage has of an artifact; whether it is finished there, and whole.
 
-            push_artifact(self.remote, path)
+        What is damaged is named, and deleted here and in the storage with the manifest: it is an unfinished artifact then.
+        """
+        stored = remote.list()
+        if not stored:
+            return False
+        finished = MANIFEST in stored  # what an interrupted build has left here may be of another version then
+        wanted = [name for name in stored if finished or not (partial / local_name(name)).exists()]
+        partial.mkdir(parents=True, exist_ok=True)
+        try:
+            remote.fetch_all(partial, wanted)
+        except Absent:  # deleted by another machine meanwhile; what is missing is made
+            return False
+        if not finished:
+            rich.print(f"{remote.name}: {len(wanted)} files of it were in {self.remote}")
+            return False
+        damaged = damaged_shards(partial)
+        if not damaged:
+            rich.print(f"{remote.name}: fetched from {self.remote}")
+            return True
+        # Where the manifest itself cannot be read, the shards may be whole.
+        shards = [] if MANIFEST in damaged else [shard for shard in damaged if shard in stored]
+        for shard in shards or [MANIFEST]:
+            rich.print(f"{remote}/{shard}: not what was written (damaged, or gone), so it is made again")
+        for shard in (MANIFEST, *shards):
+            (partial / shard).unlink(missing_ok=True)
+            remote.delete(shard)
+        return False
+
+    def push(self, path: Path) -> None:
+        """Copy a finished artifact to the storage, its manifest last, where there is a storage that does not have it."""
+        if self.remote is None or (remote := self.remote / path.name).read(MANIFEST) is not None:
+            return
+        paths = {name: path / name for name in (*json.loads((path / MANIFEST).read_text())["shards"], MANIFEST)}
+        stored = remote.list()  # workers have copied what they made
+        new = {n: p for n, p in paths.items() if n not in stored or stored[n].size != p.stat().st_size}
+        remote.put_all(new, last=MANIFEST)
+        remote.delete(*(name for name in stored if name not in paths))
+
+    def push_folder(self, folder: Path) -> str:
+        """Copy any folder to the storage, as an artifact under a name of its content; that name."""
+        assert self.remote is not None
+        name, shards = folder_artifact(folder)
+        remote = self.remote / name
+        if remote.read(MANIFEST) is None:
+            remote.put_all({shard: folder.parent / shard for shard in shards})
+            remote.write(MANIFEST, json.dumps({"kind": "folder", "parts": {}, "shards": shards}).encode())
+        return name
+
+
+def folder_artifact(folder: Path) -> tuple[str, dict[str, str]]:
+    """The name of a folder as an artifact, which its content gives, and its files with their checksums."""
+    shards = {f"{folder.name}/{name}": file_sha256(path) for name, path in files_in(folder).items()}
+    return f"folder-{fingerprint(shards)[:24]}", shards
 
 
 @contextlib.contextmanager
@@ -136,4 +192,4 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _partial(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
+    return path.with_name(path.name + PARTIAL)

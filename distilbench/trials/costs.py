@@ -1,27 +1,35 @@
-"""What each kind of student of a search costs to keep and to embed with, as `trials.cost_bench` measured it.
+"""What each kind of student of a search costs to keep and to embed with, measured before any trial.
 
-A kind is a student with the hyper-parameters that its cost depends on (`Method.costly`).
+A kind is a student with the hyper-parameters that its cost depends on (`Method.costly`). Of each an untrained student is
+made, saved as a trained one would be, and timed. A head on the teacher takes as long as the teacher, whose vectors it reads.
 """
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
+from rich.console import Console
 
 from distilbench.codes import FAISS_PEER
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import get_method
 from distilbench.records import EncoderCost
-from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
+from distilbench.trials.rung_training import build_method
 from distilbench.trials.scoring import TEACHER
 
-FILE = "costs.json"
-"""In a run's prepared folder: the cost of each kind."""
-COSTS: TypeAdapter[dict[str, EncoderCost]] = TypeAdapter(dict[str, EncoderCost])
+if TYPE_CHECKING:
+    from distilbench.evaluation.cost import CostBench
+    from distilbench.methods.method import Method
+    from distilbench.prepare.prepared import Prepared
+
+FLOAT32 = 4
+UNTRAINED: dict[str, Any] = {"projection_start": "random", "map_start": "random", "bits": None, "codebooks": 0}
+"""Hyper-parameters that take long to start from, and change nothing of what a student costs."""
 
 
 def kind_key(method: str, params: Mapping[str, Any]) -> str:
@@ -32,27 +40,74 @@ def kind_key(method: str, params: Mapping[str, Any]) -> str:
     return json.dumps([method, costly], sort_keys=True)
 
 
-def write_costs(prepared_folder: Path, costs: Mapping[str, EncoderCost]) -> None:
-    """Keep the costs beside what trials read."""
-    write_json(prepared_folder / FILE, COSTS.dump_python(dict(costs), mode="json"))
-
-
-def read_costs(prepared_folder: Path) -> dict[str, EncoderCost]:
-    """Read the costs of a run's kinds of students; {} where none were measured."""
-    file = prepared_folder / FILE
-    return _read(file, file.stat().st_mtime_ns) if file.exists() else {}
-
-
-@functools.lru_cache(maxsize=1)
-def _read(file: Path, written: int) -> dict[str, EncoderCost]:
-    return COSTS.validate_json(file.read_bytes())
-
-
 def cost_metrics(cost: EncoderCost) -> dict[str, float]:
-    """Name what a trial's last rung has of a cost."""
+    """The metrics that a trial's last rung has of a cost."""
     return {"latency_ms": cost.latency_ms, "single_ms": cost.p50_ms, "model_bytes": float(cost.bytes_on_disk)}
 
 
 def cost_objectives(cost: EncoderCost) -> dict[str, float]:
-    """Name what a student has in the objectives that follow from its cost."""
+    """The objectives that follow from a student's cost."""
     return {"latency": cost.latency_ms, "model_bytes": float(cost.bytes_on_disk)}
+
+
+def measure_costs(
+    students: Iterable[tuple[str, dict[str, Any]]],
+    prepared: Prepared,
+    sentences: Sequence[str],
+    store: ArtifactStore,
+    console: Console,
+) -> dict[str, EncoderCost]:
+    """Measure the teacher, where it is an encoder, and each kind among `students` (methods with hyper-parameters).
+
+    `sentences` are the corpus's, by row. Costs are by their `kind_key`.
+    """
+    from distilbench.evaluation.cost import CostBench
+
+    bench = CostBench([sentences[int(row)] for row in prepared.selection.rows], store)
+    costs: dict[str, EncoderCost] = {}
+    if prepared.teacher.vectors is None:
+        costs[TEACHER] = bench.cost(prepared.teacher)
+    for key, (name, params) in {kind_key(*student): student for student in students}.items():
+        fields = get_method(name).params_type.model_fields
+        cheap = {field: value for field, value in UNTRAINED.items() if field in fields}
+        method = build_method(name, {**params, **cheap}, prepared, 0, "cpu").eval()
+        if method.trains_encoder:
+            costs[key] = _of_student(method, bench)
+        elif TEACHER in costs:
+            costs[key] = _with_head(costs[TEACHER], method)
+    for key, cost in costs.items():
+        if key == TEACHER or cost.latency_ms != costs.get(TEACHER, cost).latency_ms:  # a head's is the teacher's
+            console.print(_line(key, cost), markup=False, highlight=False)
+    return costs
+
+
+def _line(key: str, cost: EncoderCost) -> str:
+    name = key
+    if key != TEACHER:
+        method, costly = json.loads(key)
+        name = ", ".join([method, *(f"{what} {value}" for what, value in costly.items())])
+    return (
+        f"{name}: {cost.latency_ms:.3g} ms a sentence in batches, {cost.p50_ms:.3g} ms on its own, "
+        f"{cost.bytes_on_disk / 1e6:,.1f} MB"
+    )
+
+
+def _of_student(method: Method, bench: CostBench) -> EncoderCost:
+    from distilbench.evaluation.cost import shape_of
+
+    with tempfile.TemporaryDirectory(prefix="distilbench-") as name:
+        folder = Path(name) / "student"
+        method.export(folder)
+        return bench.cost(EncoderSpec(str(folder)), shape_of(folder))
+
+
+def _with_head(teacher: EncoderCost, method: Method) -> EncoderCost:
+    """The teacher's cost, and the bytes of the layers after it."""
+    head = getattr(method, "head", method)
+    count = sum(p.numel() for p in head.parameters()) + sum(b.numel() for b in head.buffers())
+    return teacher.model_copy(
+        update={
+            "bytes_on_disk": teacher.bytes_on_disk + FLOAT32 * count,
+            "parameters_without_embeddings": teacher.parameters_without_embeddings + count,
+        }
+    )

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distilbench.cluster.nodes import waiting_told
-from distilbench.cluster.path_map import PathMap
+from distilbench.cluster.driver_files import DriverFiles
+from distilbench.cluster.nodes import RETRIES, waiting_told
 from distilbench.cluster.provenance import machine
 from distilbench.cluster.resources import TrialResources
-from distilbench.cluster.run_copy import active_map
+from distilbench.cluster.run_copy import driver_files
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import default_device
 from distilbench.heartbeat import beat
@@ -32,11 +31,6 @@ from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining, describe_error, known_rungs
 from distilbench.trials.scoring import Candidate, Encoded, encode_method
 from distilbench.trials.training_spec import TrainingSpec
-
-RETRIES = 3
-"""Times that a job is continued after its worker died."""
-LOST_NODES = 20
-"""Times that it is handed out again where the nodes of all these workers were lost."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +49,11 @@ class Job:
     best: bool = False
     """Whether the student is taken from its best rung by dev, as a search does, or from its last."""
 
-    def spec(self, prepared: Path, hang_s: float = 0.0) -> TrainingSpec:
+    def spec(self, prepared: Path) -> TrainingSpec:
         """The training that the student comes from."""
         candidate, log = self.candidate, self.run / "logs" / f"{self.folder.name}-hang.txt"
         trained = (candidate.method, candidate.params, candidate.seed, self.budget)
-        return TrainingSpec(*trained, prepared, self.folder, log, hang_s)
+        return TrainingSpec(*trained, prepared, self.folder, log)
 
 
 @dataclass(frozen=True)
@@ -74,19 +68,17 @@ class Outcome:
 
 
 def finish(
-    job: Job, prepared_folder: Path, corpus: Corpus, resources: TrialResources, path_map: PathMap | None = None
+    job: Job, prepared_folder: Path, corpus: Corpus, resources: TrialResources, files: DriverFiles | None = None
 ) -> Outcome:
     """Train to the end from the newest checkpoint, export, embed. An exception is returned as the reason of a failure.
 
-    With a `path_map`, the job's folders are the driver's; what is made goes to the storage.
+    With `files`, what is made goes to the storage.
     """
     import torch
 
     torch.set_num_threads(resources.cpus)
     limit_gpu_memory(resources.gpus)
-    given, spec = job, job.spec(prepared_folder, resources.hang_s).localised(path_map)
-    if path_map is not None:
-        job = replace(job, run=path_map.in_run(job.run), folder=spec.folder)
+    spec = job.spec(prepared_folder).on_node(files)
     try:
         training = RungTraining(spec, default_device())
         while not training.done and not job.as_it_is:
@@ -97,18 +89,18 @@ def finish(
                 if job.best:
                     training.take_best()
                 _export(job, training.method, corpus, spec.prepared)
-                if spec.copy is not None and path_map is not None:
-                    path_map.remote_of(given.run / job.model).put_all(files_in(job.run / job.model))
-                    spec.copy.keep()
+                if spec.copy is not None and files is not None:
+                    files.remote_of(job.run / job.model).put_all(files_in(job.run / job.model))
+                    spec.copy.push()
     except StorageGone:
         raise
     except Exception as error:
         failed = describe_error(error)
     rungs = retry_io(lambda: _with_memory(known_rungs(job.folder)))
-    if path_map is not None and not path_map.here:
+    if files is not None and not files.here:
         remove_folder(job.run / job.model)
         remove_folder(job.folder)
-    return Outcome(given, failed, rungs, machine())
+    return Outcome(job, failed, rungs, machine())
 
 
 def _with_memory(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
@@ -153,6 +145,8 @@ def finish_jobs(
     Returns the jobs that were not finished by `deadline` (seconds since the epoch): they were stopped, and go on from their
     checkpoints when they are asked for again.
     """
+    import ray
+
     open_jobs = []
     for job in jobs:
         _collect(job)
@@ -163,66 +157,47 @@ def finish_jobs(
     if not open_jobs:
         return []
     with waiting_told(resources.cpus, resources.gpus, "Trainings"):
-        return _finish_open(open_jobs, prepared, corpus, resources, on_outcome, deadline)
+        return _finish_open(open_jobs, (prepared, ray.put(corpus), resources, driver_files()), on_outcome, deadline)
 
 
 def _finish_open(
-    open_jobs: Sequence[Job],
-    prepared: Path,
-    corpus: Corpus,
-    resources: TrialResources,
-    on_outcome: Callable[[Outcome], None],
-    deadline: float,
+    queue: list[Job], given: tuple[Any, ...], on_outcome: Callable[[Outcome], None], deadline: float
 ) -> list[Job]:
+    """Finish jobs on Ray's workers; `given` is what `finish` takes beside the job."""
     import ray
 
-    options = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_retries": RETRIES}
-    remote = ray.remote(**options)(finish)
-    shared = ray.put(corpus)
-    # In the order given, so that a deadline cuts off the last ones; Ray alone may start queued tasks in another one.
-    queue = list(open_jobs)
-    waiting: dict[Any, Job] = {}
-    lost = Counter[Path]()
-    while queue or waiting:
-        while queue and len(waiting) < resources.concurrency and time.time() < deadline:
-            job = queue.pop(0)
-            waiting[remote.remote(job, prepared, shared, resources, active_map())] = job
-        left = deadline - time.time()
-        ready, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0.0, min(left, 3600.0))) if waiting else ([], [])
-        for reference in ready:
-            job = waiting.pop(reference)
-            try:
-                outcome = ray.get(reference)
-            except ray.exceptions.RayTaskError as error:
-                _cancel(waiting)
-                if isinstance(error.cause, StorageGone):
-                    raise StorageGone(str(error.cause)) from None
-                raise
-            except ray.exceptions.RayError as error:
-                lost[job.folder] += 1
-                if isinstance(error, ray.exceptions.NodeDiedError) and lost[job.folder] <= LOST_NODES:
-                    queue.insert(0, job)
-                    continue
-                reason = f"its worker died {RETRIES + 1} times ({type(error).__name__})"
-                outcome = Outcome(job, reason, tuple(known_rungs(job.folder)))
-            _collect(job)
-            on_outcome(outcome)
-        if time.time() >= deadline:
-            _cancel(waiting)
-            return [*waiting.values(), *queue]
-    return []
+    resources: TrialResources = given[2]
+    remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=RETRIES)(finish)
+    running: dict[Any, Job] = {}
+    try:
+        while (queue or running) and time.time() < deadline:
+            # In the order given, so that a deadline cuts off the last ones; Ray alone may start queued tasks in another one.
+            while queue and len(running) < resources.concurrency:
+                job = queue.pop(0)
+                running[remote.remote(job, *given)] = job
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=max(0.0, min(deadline - time.time(), 3600.0)))
+            for reference in ready:
+                job = running.pop(reference)
+                try:
+                    outcome = ray.get(reference)
+                except ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, StorageGone):
+                        raise StorageGone(str(error.cause)) from None
+                    raise
+                except ray.exceptions.RayError as error:
+                    reason = f"its worker died {RETRIES + 1} times ({type(error).__name__})"
+                    outcome = Outcome(job, reason, tuple(known_rungs(job.folder)))
+                _collect(job)
+                on_outcome(outcome)
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+    return [*running.values(), *queue]
 
 
 def _collect(job: Job) -> None:
     """Fetch what a worker on another node has made of it from the storage."""
-    path_map = active_map()
-    if path_map is not None and Encoded.load(job.folder) is None:
+    files = driver_files()
+    if files is not None and Encoded.load(job.folder) is None:
         model = job.run / job.model
-        job.spec(job.folder).copy_by(path_map).collect(model, path_map.remote_of(model))
-
-
-def _cancel(tasks: Iterable[Any]) -> None:
-    import ray
-
-    for reference in tasks:
-        ray.cancel(reference, force=True)
+        job.spec(job.folder).copy_by(files).collect(model, files.remote_of(model))

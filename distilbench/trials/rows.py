@@ -6,7 +6,7 @@ import functools
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +37,7 @@ from distilbench.records import (
 )
 from distilbench.selection import Selection
 from distilbench.storage.files import atomic_path, fingerprint
+from distilbench.trials.costs import kind_key
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
 from distilbench.trials.rung_training import build_method, known_rungs
 from distilbench.trials.scoring import (
@@ -91,18 +92,18 @@ class RowScorer:
         name: str,
         quantisations: Sequence[Quantisation],
         console: Console,
-        costs: Mapping[str, EncoderCost] | None = None,
+        costs: Mapping[str, EncoderCost] = MappingProxyType({}),
         sibling_runs: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         self.scoring, self.name, self.quantisations, self.console = scoring, name, quantisations, console
-        self.costs, self.sibling_runs = costs or {}, sibling_runs
-        self.run, self.prepared, self.corpus, self.tasks = scoring.run, scoring.prepared, scoring.corpus, scoring.tasks
+        self.costs, self.sibling_runs = costs, sibling_runs
+        self.run, self.prepared, self.corpus = scoring.run, scoring.prepared, scoring.corpus
         self.scored_corpus = scoring.corpus.of_tasks(scoring.tasks)
         """The sentences that encoders embed for their rows; a record's identity is of the whole `corpus`."""
         self.log = RunLog(scoring.run)
         self.told: set[str] = set()
         self.file = scoring.run / "scores.jsonl"
-        self.known = {r.record_id: r for r in read_records(self.file) if isinstance(r, ScoreRecord)}
+        self.known = _scores(self.file)
 
     def references(
         self,
@@ -123,7 +124,9 @@ class RowScorer:
             for name in BASELINES if d <= prepared.vectors.width else ():
                 candidate = Candidate(self.name, "baseline", name, d, {"output_dim": d}, seed)
                 try:
-                    records += self.rows(candidate, [d], functools.partial(_fixed, candidate, prepared, corpus))
+                    records += self.rows(
+                        candidate, [d], functools.partial(_encode_baseline, candidate, prepared, corpus)
+                    )
                 except InputError as error:
                     self.say(f"not scored: {error}")
                 advance(1)
@@ -161,7 +164,7 @@ class RowScorer:
     def _cross_encoder(self, scores: Sequence[Score], seed: int) -> ScoreRecord:
         """The row of a cross-encoder: it scores pairs and has no embedding."""
         candidate = Candidate(self.name, "baseline", CROSS_ENCODER, 0, {}, seed)
-        identity = candidate.identity(self.prepared, self.corpus, 0, "float32", self.tasks)
+        identity = candidate.identity(self.prepared, self.corpus, 0, "float32", self.scoring.tasks)
         if identity["record_id"] not in self.known:
             record = ScoreRecord(
                 **identity,
@@ -173,8 +176,7 @@ class RowScorer:
                 model="",
                 provenance=provenance(),
             )
-            append_records(self.file, [record])
-            self.known[record.record_id] = record
+            self._keep([record])
             self.log.line(_line(record))
         return self.known[identity["record_id"]]
 
@@ -188,19 +190,10 @@ class RowScorer:
         by the search is no training here: its student is saved.
         """
         finishing = finishing or Finishing()
-        trainings = _Trainings(self, jobs, finishing)
-        finishing.on_counted(0, trainings.count)
-        unfinished = finish_jobs(
-            trainings.wanted,
-            prepared,
-            self.scored_corpus,
-            resources,
-            trainings.on_outcome,
-            finishing.train_until,
-        )
+        wanted, failed, on_outcome = self._trainings(jobs, finishing)
+        unfinished = finish_jobs(wanted, prepared, self.scored_corpus, resources, on_outcome, finishing.train_until)
         finishing.on_scoring()
         records: list[ScoreRecord] = []
-        failed = trainings.failed
         gone = {outcome.job.folder for outcome in failed} | {job.folder for job in unfinished}
         trained = [job for job in jobs if job.folder not in gone]
         for number, job in enumerate(trained):
@@ -216,6 +209,71 @@ class RowScorer:
             remove_encoded(job.folder)
         finishing.on_counted(len(trained), len(trained))
         return Students(records, failed, unfinished)
+
+    def _trainings(
+        self, jobs: Sequence[Job], finishing: Finishing
+    ) -> tuple[list[Job], list[Outcome], Callable[[Outcome], None]]:
+        """The jobs to finish, the trainings that failed before, and what records each that is over and tells of it."""
+        recorded: dict[tuple[str, str], TrialRecord] = {}
+        for name in {job.recorded_in for job in jobs if job.recorded_in}:
+            trials = (r for r in read_records(self.run / name) if isinstance(r, TrialRecord))
+            recorded |= {(name, _training_key(r)): r for r in trials}
+        failed: list[Outcome] = []
+        wanted: list[Job] = []
+        for job in jobs:
+            record = recorded.get((job.recorded_in, _training_key(job.candidate)))
+            if record is not None and record.state == "FAIL":
+                failed.append(Outcome(job, record.reason, tuple(record.rungs)))
+            elif not self.scored(job.candidate, _widths(job)):
+                wanted.append(job)
+        count = sum(bool(job.recorded_in) for job in wanted)
+        done = iter(range(1, count + 1))
+        finishing.on_counted(0, count)
+
+        def on_outcome(outcome: Outcome) -> None:
+            job = outcome.job
+            if outcome.failed:
+                failed.append(outcome)
+            key = (job.recorded_in, _training_key(job.candidate))
+            if job.recorded_in and key not in recorded:
+                recorded[key] = self._trial_record(outcome, len(recorded))
+                append_records(self.run / job.recorded_in, [recorded[key]])
+                finishing.on_record(recorded[key])
+            self._tell(outcome)
+            if job.recorded_in:
+                finishing.on_counted(next(done), count)
+
+        return wanted, failed, on_outcome
+
+    def _tell(self, outcome: Outcome) -> None:
+        candidate, rung = outcome.job.candidate, result_rung(outcome.rungs)
+        value = None if rung is None else rung.dev
+        dev = "" if value is None else f": dev {value:.2f}"
+        dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
+        line = f"{candidate.configuration or outcome.job.model}, seed {candidate.seed}{dev}"
+        if outcome.failed:
+            self.say(f"training failed: {line}: {outcome.failed}")
+        else:
+            self.log.line(f"trained {line}")
+
+    def _trial_record(self, outcome: Outcome, number: int) -> TrialRecord:
+        candidate, rungs = outcome.job.candidate, list(outcome.rungs)
+        result = result_rung(rungs) if outcome.job.best else (rungs[-1] if rungs else None)
+        return TrialRecord(
+            run=self.name,
+            number=number if candidate.trial is None else candidate.trial,
+            state="FAIL" if outcome.failed else "COMPLETE",
+            reason=outcome.failed,
+            method=candidate.method,
+            params=candidate.params,
+            seed=candidate.seed,
+            dim=candidate.dim,
+            objective=None if result is None else result.objective,
+            rungs=rungs,
+            confirms=candidate.trial is not None,
+            select=str(self.corpus.selection),
+            provenance=provenance(outcome.machine),
+        )
 
     def scored(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation] = ()) -> bool:
         """Whether all of the candidate's rows are there."""
@@ -235,46 +293,40 @@ class RowScorer:
         kinds = kinds or self._kinds(candidate)
         if candidate.role != "student":
             self._take_over(candidate, widths, kinds)
-        if not self.scored(candidate, widths, kinds):
-            missing = [kind for kind in kinds if not self.scored(candidate, widths, [kind])]
-            vectors = encoded()
-            made = score_candidate(candidate, vectors, self.scoring, widths, missing, self._cost(candidate))
-            fresh = {}
-            for record, predictions in made:
-                if record.record_id not in self.known:
-                    predictions.save(predictions_path(self.run, record.record_id))
-                    fresh[record.record_id] = record
-            append_records(self.file, fresh.values())
-            self.known |= fresh
-            for record in fresh.values():
+        missing = [kind for kind in kinds if not self.scored(candidate, widths, [kind])]
+        if missing or not self.scored(candidate, widths, kinds):
+            made = score_candidate(candidate, encoded(), self.scoring, widths, missing, self._cost(candidate))
+            new = [(record, predictions) for record, predictions in made if record.record_id not in self.known]
+            for record, predictions in new:
+                predictions.save(predictions_path(self.run, record.record_id))
+            self._keep([record for record, _ in new])
+            for record, _ in new:
                 self.log.line(_line(record))
         return [self.known[i] for i in self._ids(candidate, widths, kinds)]
 
+    def _keep(self, records: Sequence[ScoreRecord]) -> None:
+        append_records(self.file, records)
+        self.known |= {record.record_id: record for record in records}
+
     def _take_over(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation]) -> None:
         """Copy the records that runs beside this one have of a reference: they would be scored alike."""
-        wanted = list(self._ids(candidate, widths, kinds))
-        cost = self._cost(candidate)
-        for name, run in self.sibling_runs.items() if not all(i in self.known for i in wanted) else ():
-            theirs = {r.record_id: r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)}
-            same = self._ids(replace(candidate, run=name), widths, kinds)
-            taken = {}
-            for own_id, their_id in zip(wanted, same, strict=True):
+        ids, cost = self._ids(candidate, widths, kinds), self._cost(candidate)
+        for name, run in self.sibling_runs.items():
+            if all(i in self.known for i in ids):
+                return
+            theirs = _scores(run / "scores.jsonl")
+            for own_id, their_id in zip(ids, self._ids(replace(candidate, run=name), widths, kinds), strict=True):
                 path = predictions_path(run, their_id)
                 if own_id not in self.known and their_id in theirs and path.exists():
                     with atomic_path(predictions_path(self.run, own_id)) as temporary:
                         shutil.copyfile(path, temporary)
-                    measured = {"cost": cost, "latency_ms": cost and cost.latency_ms}
-                    own = {"run": self.name, "record_id": own_id, **measured}
-                    taken[own_id] = theirs[their_id].model_copy(update=own)
-            append_records(self.file, taken.values())
-            self.known |= taken
+                    own = {"run": self.name, "record_id": own_id, "cost": cost, "latency_ms": cost and cost.latency_ms}
+                    self._keep([theirs[their_id].model_copy(update=own)])
 
     def _cost(self, candidate: Candidate) -> EncoderCost | None:
         """The cost of its encoder; None if that was not measured."""
         if not self.costs or candidate.method == CROSS_ENCODER:
             return None
-        from distilbench.trials.costs import kind_key
-
         return self.costs.get(kind_key(candidate.method, candidate.params))
 
     def _kinds(self, candidate: Candidate) -> tuple[Quantisation, ...]:
@@ -290,90 +342,29 @@ class RowScorer:
             self.told.add(why)
         return tuple(kind for kind in kinds if kind not in few)
 
-    def _ids(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation]) -> Iterator[str]:
-        kinds = kinds or self._kinds(candidate)
-        for width in widths:
-            float32 = [] if candidate.method == FAISS_PEER else ["float32"]
-            for kind in (*float32, *kinds_for(kinds, width)):
-                yield candidate.identity(self.prepared, self.corpus, width, kind, self.tasks)["record_id"]
+    def _ids(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation]) -> list[str]:
+        float32 = [] if candidate.method == FAISS_PEER else ["float32"]
+        return [
+            candidate.identity(self.prepared, self.corpus, width, kind, self.scoring.tasks)["record_id"]
+            for width in widths
+            for kind in (*float32, *kinds_for(kinds or self._kinds(candidate), width))
+        ]
 
 
-class _Trainings:
-    """The trainings of one call: those that are wanted, and what has come of them."""
-
-    def __init__(self, board: RowScorer, jobs: Sequence[Job], finishing: Finishing) -> None:
-        self.board, self.finishing = board, finishing
-        self.failed: list[Outcome] = []
-        self.wanted: list[Job] = []
-        self.recorded: dict[tuple[str, str], TrialRecord] = {}
-        for name in {job.recorded_in for job in jobs if job.recorded_in}:
-            trials = [r for r in read_records(board.run / name) if isinstance(r, TrialRecord)]
-            self.recorded |= {(name, _training(r)): r for r in trials}
-        for job in jobs:
-            record = self.recorded.get((job.recorded_in, _training(job.candidate)))
-            if record is not None and record.state == "FAIL":
-                self.failed.append(Outcome(job, record.reason, tuple(record.rungs)))
-            elif not board.scored(job.candidate, _widths(job)):
-                self.wanted.append(job)
-        self.done, self.count = 0, sum(bool(job.recorded_in) for job in self.wanted)
-
-    def on_outcome(self, outcome: Outcome) -> None:
-        """Record a training that is over, and tell of it."""
-        job = outcome.job
-        if outcome.failed:
-            self.failed.append(outcome)
-        key = (job.recorded_in, _training(job.candidate))
-        if job.recorded_in and key not in self.recorded:
-            record = self._record(outcome, len(self.recorded))
-            self.recorded[key] = record
-            append_records(self.board.run / job.recorded_in, [record])
-            self.finishing.on_record(record)
-        self._tell(outcome)
-        if job.recorded_in:
-            self.done += 1
-            self.finishing.on_counted(self.done, self.count)
-
-    def _tell(self, outcome: Outcome) -> None:
-        candidate, rung = outcome.job.candidate, result_rung(outcome.rungs)
-        value = None if rung is None else rung.dev
-        dev = "" if value is None else f": dev {value:.2f}"
-        dev += f" ({ON_DEMONSTRATION})" if dev and self.board.corpus.demonstration else ""
-        line = f"{candidate.configuration or outcome.job.model}, seed {candidate.seed}{dev}"
-        if outcome.failed:
-            self.board.say(f"training failed: {line}: {outcome.failed}")
-        else:
-            self.board.log.line(f"trained {line}")
-
-    def _record(self, outcome: Outcome, number: int) -> TrialRecord:
-        candidate, rungs = outcome.job.candidate, list(outcome.rungs)
-        result = result_rung(rungs) if outcome.job.best else (rungs[-1] if rungs else None)
-        return TrialRecord(
-            run=self.board.name,
-            number=number if candidate.trial is None else candidate.trial,
-            state="FAIL" if outcome.failed else "COMPLETE",
-            reason=outcome.failed,
-            method=candidate.method,
-            params=candidate.params,
-            seed=candidate.seed,
-            dim=candidate.dim,
-            objective=None if result is None else result.objective,
-            rungs=rungs,
-            confirms=candidate.trial is not None,
-            select=str(self.board.corpus.selection),
-            provenance=provenance(outcome.machine),
-        )
+def _scores(file: Path) -> dict[str, ScoreRecord]:
+    return {r.record_id: r for r in read_records(file) if isinstance(r, ScoreRecord)}
 
 
 def _widths(job: Job) -> Sequence[int]:
     return get_method(job.candidate.method).widths_of(job.candidate.params)
 
 
-def _training(of: Candidate | TrialRecord) -> str:
+def _training_key(of: Candidate | TrialRecord) -> str:
     """A key of everything that decides a training's outcome. Rows that differ in their name alone have one record."""
     return fingerprint([of.method, of.params, of.seed])
 
 
-def _fixed(candidate: Candidate, prepared: Prepared, corpus: Corpus) -> Encoded:
+def _encode_baseline(candidate: Candidate, prepared: Prepared, corpus: Corpus) -> Encoded:
     method = build_method(candidate.method, candidate.params, prepared, candidate.seed, "cpu")
     return encode_method(method, corpus)
 

@@ -33,7 +33,7 @@ from distilbench.training.checkpoint import load_parameters, save_parameters
 from distilbench.training.loop import Diverged, Trainer
 from distilbench.trials.dev import dev_report
 from distilbench.trials.training_spec import TrainingSpec
-from distilbench.trials.watchdog import Watchdog
+from distilbench.trials.watchdog import HANG_S, Watchdog
 
 RUNGS = "rungs.json"
 BEST = "best.safetensors"
@@ -58,10 +58,10 @@ class RungTraining:
         self._seconds, self._kept_at, self._halved = 0.0, time.monotonic(), False
         self._device_errors: list[str] = []
         get_method(spec.method)  # its imports may take longer than a training may stand still
-        self.watchdog = Watchdog(spec.log, spec.hang_s)
-        if spec.hang_s and retry_io(self.watchdog.hangs) >= HANGS:
+        self.watchdog = Watchdog(spec.log)
+        if retry_io(self.watchdog.hangs) >= HANGS:
             self.rungs = retry_io(lambda: known_rungs(spec.folder))
-            self.failed = f"no progress for {spec.hang_s:g} s, {HANGS} times; where it was stuck is in {spec.log.name}"
+            self.failed = f"no progress for {HANG_S:g} s, {HANGS} times; where it was stuck is in {spec.log.name}"
             return
         with self.watchdog:
             self.failed = self._guarded(self._load)
@@ -207,7 +207,7 @@ class RungTraining:
 
         retry_io(present)
         if self.spec.copy is not None:
-            self.spec.copy.keep()
+            self.spec.copy.push()
 
     def keep(self) -> None:
         """Write a checkpoint of where it is now, unless a rung's is there."""
@@ -218,12 +218,8 @@ class RungTraining:
         """Judge it at a rung; why it fails there (""). A start (rung 0) cannot fail: training may mend it."""
         began = time.monotonic()
         objective, found, reason = dev_report(self.method, self.spec.prepared, self.prepared)
-        final = number == len(self.steps)
-        if final and self.spec.costs:
-            from distilbench.trials.costs import cost_metrics, kind_key, read_costs
-
-            known = read_costs(self.spec.prepared).get(kind_key(self.spec.method, self.spec.params))
-            found = {**found, **(cost_metrics(known) if known else {})}
+        if number == len(self.steps):
+            found = {**found, **self.spec.cost}
         seconds = self._seconds + time.monotonic() - began
         metrics = {**found, "loss": self.trainer.take_loss(), "rung_seconds": seconds, **peaks()}
         if self._halved:

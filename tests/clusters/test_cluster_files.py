@@ -207,3 +207,16 @@ def test_the_environment_that_a_node_is_told(tmp_path: Path) -> None:
         )
         for key, value in environment(config).items():
             assert f"{key}={value}" in told.stdout.splitlines()
+
+
+def test_every_file_is_in_the_readme() -> None:
+    text = (ROOT / "clusters" / "README.md").read_text()
+    for path in (ROOT / "clusters").iterdir():
+        if path.is_file() and path.name != "README.md":
+            assert f"]({path.name})" in text, path.name
+    assert all(Path(name).name in text for name in UP)
+
+
+def test_what_the_nodes_install_is_made_by_make() -> None:
+    said = subprocess.run(["make", "-n", "cluster-bundle"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "build/distilbench.bundle HEAD" in said

@@ -125,7 +125,6 @@ def test_who_reaches_it(name: str) -> None:
     (head,) = spec["headGroupSpec"]["template"]["spec"]["containers"]
     assert known(head)["RAY_START_HOOK"] == HOOK
     assert 10001 not in [port["containerPort"] for port in head["ports"]]
-    assert known(head)["PGPASSWORD"] == {"secretKeyRef": {"name": "distilbench-database", "key": "password"}}
     dashboard = spec["headGroupSpec"]["rayStartParams"]["dashboard-host"]
     assert dashboard == ("0.0.0.0" if "rayjob" in name else "127.0.0.1")
     selected = policy["podSelector"]["matchLabels"]

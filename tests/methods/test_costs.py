@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,30 +9,31 @@ from rich.console import Console
 
 from distilbench.evaluation import cost
 from distilbench.prepare.prepared import Prepared
+from distilbench.records import EncoderCost
 from distilbench.storage.store import ArtifactStore
-from distilbench.trials.cost_bench import Kind, kind_of, measure_costs
-from distilbench.trials.costs import cost_metrics, kind_key, read_costs, write_costs
+from distilbench.trials.costs import cost_metrics, kind_key, measure_costs
 from distilbench.trials.scoring import TEACHER
 
 TRAINED: dict[str, Any] = {"lr": 0.01, "batch_size": 16, "output_dim": 8}
 
 
+STUDENTS: list[tuple[str, dict[str, Any]]] = [
+    ("hpd", TRAINED),
+    ("contrastive", TRAINED),
+    ("hpd", {**TRAINED, "output_dim": 4}),
+    ("pca", {"output_dim": 8}),
+    ("hpd", {**TRAINED, "table": "int8"}),
+]
+
+
 @pytest.fixture(scope="module")
-def measured(
-    tmp_path_factory: pytest.TempPathFactory, static: Prepared, sentences: list[str]
-) -> tuple[Path, Path, list[Kind]]:
-    """A folder with costs, the store that they are in, and the kinds."""
-    root = tmp_path_factory.mktemp("costs")
-    pca = kind_of("pca", {"output_dim": 8})
-    kinds = [
-        kind_of("hpd", TRAINED),
-        kind_of("contrastive", TRAINED),
-        kind_of("hpd", {**TRAINED, "output_dim": 4}),
-        pca,
-    ]
-    kinds.append(kind_of("hpd", {**TRAINED, "table": "int8"}))
-    write_costs(root, measure_costs(kinds, static, sentences, ArtifactStore(root / "store"), Console(quiet=True)))
-    return root, root / "store", kinds
+def store(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
+    return ArtifactStore(tmp_path_factory.mktemp("costs"))
+
+
+@pytest.fixture(scope="module")
+def costs(store: ArtifactStore, static: Prepared, sentences: list[str]) -> dict[str, EncoderCost]:
+    return measure_costs(STUDENTS, static, sentences, store, Console(quiet=True))
 
 
 def test_a_kind_is_what_its_cost_depends_on() -> None:
@@ -42,11 +42,10 @@ def test_a_kind_is_what_its_cost_depends_on() -> None:
     assert kind_key("teacher", {}) == kind_key("faiss", {}) == TEACHER
 
 
-def test_every_kind_has_its_cost(measured: tuple[Path, Path, list[Kind]]) -> None:
-    root, _, kinds = measured
-    costs = read_costs(root)
-    assert set(costs) == {TEACHER, *(kind.key for kind in kinds)}
-    hpd, contrastive, narrow, pca, int8 = (costs[kind.key] for kind in kinds)
+def test_every_kind_has_its_cost(costs: dict[str, EncoderCost]) -> None:
+    kinds = [kind_key(*student) for student in STUDENTS]
+    assert set(costs) == {TEACHER, *kinds}
+    hpd, contrastive, narrow, pca, int8 = (costs[kind] for kind in kinds)
     assert hpd == contrastive, "the files have the same shapes, so it was measured once"
     assert pca.latency_ms == costs[TEACHER].latency_ms and pca.bytes_on_disk > costs[TEACHER].bytes_on_disk
     assert narrow.bytes_on_disk < hpd.bytes_on_disk > int8.bytes_on_disk
@@ -55,12 +54,11 @@ def test_every_kind_has_its_cost(measured: tuple[Path, Path, list[Kind]]) -> Non
 
 
 def test_what_was_measured_is_found_again(
-    measured: tuple[Path, Path, list[Kind]],
+    costs: dict[str, EncoderCost],
+    store: ArtifactStore,
     static: Prepared,
     sentences: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    root, store, kinds = measured
     monkeypatch.setattr(cost, "time_encoder", None)
-    again = measure_costs(kinds, static, sentences, ArtifactStore(store), Console(quiet=True))
-    assert again == read_costs(root)
+    assert measure_costs(STUDENTS, static, sentences, store, Console(quiet=True)) == costs

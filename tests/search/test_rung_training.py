@@ -296,7 +296,7 @@ class Storage:
         run.mkdir()
         shutil.copytree(prepared, run / "prepared")
         self.run, self.aside = run, run.with_name("aside")
-        self.spec = replace(spec_of(run, run / "prepared"), log=run / "logs" / "h.txt", hang_s=300.0)
+        self.spec = replace(spec_of(run, run / "prepared"), log=run / "logs" / "h.txt")
 
     def leave(self) -> None:
         self.run.rename(self.aside)

@@ -52,7 +52,7 @@ def test_a_frozen_worker_is_replaced(tmp_path: Path, cluster: None) -> None:
             name="t",
             storage_path=str(tmp_path / "tune"),
             failure_config=tune.FailureConfig(max_failures=1),
-            callbacks=[Supervisor(tmp_path, 5.0, lambda trial_id: None)],
+            callbacks=[Supervisor(tmp_path, lambda trial_id: None, 5.0)],
             verbose=0,
         ),
     )
@@ -69,7 +69,7 @@ class Watched:
     def __init__(self, run: Path) -> None:
         self.time = 0.0
         self.begun: list[str] = []
-        self.supervisor = Supervisor(run, 10.0, self.begun.append, clock=lambda: self.time)
+        self.supervisor = Supervisor(run, self.begun.append, 10.0, clock=lambda: self.time)
         self.log = hang_log(run, 7)
         no_worker = SimpleNamespace(ray_actor=None)
         self.trial = SimpleNamespace(trial_id="a", config={"number": 7}, temporary_state=no_worker)

@@ -63,7 +63,7 @@ class Trial:
         suggested = searcher.suggest("a")
         assert isinstance(suggested, dict)
         config = {"run": str(self.run), "prepared": str(self.prepared), "method": self.method, "seed": 0, "gpus": 0}
-        config |= {"cpus": 1, "hang_s": 0.0, "costs": False, "deadline": math.inf}
+        config |= {"cpus": 1, "costs": {}, "deadline": math.inf}
         trainable = TrialTrainable({**config, "budget": self.space.budget.model_dump(), **suggested})
         tune_trial = type("TuneTrial", (), {"trial_id": "a"})()
         for _ in range(reports):

@@ -54,14 +54,14 @@ def test_a_hanging_process_ends_and_says_where(tmp_path: Path, hang: str) -> Non
 
 def test_what_the_work_says_of_itself_is_progress(tmp_path: Path) -> None:
     heard: list[str] = []
-    dog, outer = Watchdog(tmp_path / "h.txt", 0), subscribe(lambda: heard.append("outer"))
+    dog, outer = Watchdog(tmp_path / "h.txt"), subscribe(lambda: heard.append("outer"))
     dog.alive = lambda: heard.append("dog")  # type: ignore[method-assign]
     with dog:
         beat()
     beat()
     unsubscribe(outer)
     beat()
-    assert heard == ["dog", "outer"]
+    assert heard == ["dog", "dog", "outer"]
 
 
 def test_a_run_whose_folder_is_gone_gets_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

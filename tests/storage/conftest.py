@@ -20,10 +20,10 @@ def server() -> Iterator[Bucket]:
 
 @pytest.fixture
 def bucket(server: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
-    """The server, in this process's environment, with a scratch folder of the test's own."""
+    """The server, in this process's environment, with a store of the test's own."""
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "scratch"))
+    monkeypatch.setenv("DISTILBENCH_STORE", str(tmp_path / "own store"))
     if server.server is None:
         server.start()
     else:

@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distilbench.storage import artifacts as module
 from distilbench.storage.arrays import MANIFEST, save_array
-from distilbench.storage.artifacts import push_folder
 from distilbench.storage.remote import Remote
 from distilbench.storage.store import ArtifactStore
 
@@ -32,9 +30,8 @@ class Maker:
 
 
 @pytest.fixture
-def stores(storage: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ArtifactStore, ArtifactStore]:
+def stores(storage: Remote, tmp_path: Path) -> tuple[ArtifactStore, ArtifactStore]:
     """Of two machines."""
-    monkeypatch.setattr(module, "_pushed", set())
     return ArtifactStore(tmp_path / "one", storage), ArtifactStore(tmp_path / "two", storage)
 
 
@@ -77,7 +74,7 @@ def test_a_damaged_shard_in_storage_is_named_and_alone_made_again(
     assert f"{name}/{SHARDS[1]}: not what was written" in "".join(capsys.readouterr().out.split("\n"))
     assert np.load(found / SHARDS[1])[0] == 1
     assert there.read(SHARDS[1]) == (found / SHARDS[1]).read_bytes()  # and the storage is whole again
-    assert there.entry(MANIFEST) is not None
+    assert there.read(MANIFEST) is not None
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"shards": {"../../up": "0"}}'])
@@ -122,7 +119,8 @@ def test_a_folder_goes_under_a_name_of_its_content(storage: Remote, tmp_path: Pa
     for where in ("a", "b"):
         (tmp_path / where / "encoder" / "inner").mkdir(parents=True)
         (tmp_path / where / "encoder" / "inner" / "weights").write_text("1")
-    name = push_folder(storage, tmp_path / "a" / "encoder")
-    assert push_folder(storage, tmp_path / "b" / "encoder") == name
-    found = ArtifactStore(tmp_path / "store", storage).fetch(name)
+    store = ArtifactStore(tmp_path / "store", storage)
+    name = store.push_folder(tmp_path / "a" / "encoder")
+    assert store.push_folder(tmp_path / "b" / "encoder") == name
+    found = store.fetch(name)
     assert found is not None and (found / "encoder" / "inner" / "weights").read_text() == "1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,15 @@ import numpy as np
 import pytest
 from samples import comparable_rungs
 
-from distilbench.cluster import path_map as module
-from distilbench.cluster import run_copy
-from distilbench.cluster.path_map import PathMap, map_run, prepared_keys
+from distilbench.cluster import driver_files as module
+from distilbench.cluster.driver_files import DriverFiles, content_key, share_run
 from distilbench.cluster.resources import TrialResources
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
 from distilbench.data.sentences import SentenceFile
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.prepare.augment.words import Swap
 from distilbench.prepare.copies import Copying
@@ -47,30 +48,41 @@ BUDGET = Budget(trials=1, steps=18, rungs=3, eta=3, start=False)
 
 
 class Sites:
-    """A driver's folders, and nodes that have folders of their own only."""
+    """A driver, and nodes that have disks of their own: nothing of the driver's is there before it is fetched."""
 
     def __init__(self, root: Path, storage: Remote, prepared: Path, patch: pytest.MonkeyPatch) -> None:
-        self.root, self.patch, self.prepared = root, patch, prepared
+        self.root, self.prepared = root, prepared
         store = ArtifactStore(prepared.parent / "store", storage / "store")
         for path in store.root.iterdir():
             if (path / MANIFEST).exists():
                 store.push(path)
         self.run = root / "runs" / "r"
         self.run.mkdir(parents=True)
-        self.driver = map_run(store, self.run, storage / "runs" / "r", prepared)
-        patch.setattr(run_copy, "active_map", lambda: self.driver)
-        patch.setattr(jobs, "active_map", lambda: self.driver)
+        driver = share_run(store, self.run, storage / "runs" / "r", prepared)
+        self.driver, self.site = driver, "driver"
+        patch.setattr(jobs, "driver_files", lambda: driver)
 
-    def node(self, name: str) -> PathMap:
-        """From here on this process is on that node."""
-        self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / name))
+    def node(self, name: str) -> DriverFiles:
+        """From here on this process is on that node; its disk takes the place of the one before."""
+        for path in (self.prepared.parent, self.root / "runs"):
+            before, disk = (path.with_name(f"{path.name} of {site}") for site in (self.site, name))
+            path.rename(before)
+            if disk.exists():
+                disk.rename(path)
+            else:
+                path.mkdir()
+        self.site = name
         module._fetched.cache_clear()
-        return replace(self.driver, node="the driver's")
+        return self.driver if name == "driver" else replace(self.driver, node="the driver's")
 
 
 @pytest.fixture
-def sites(tmp_path: Path, s3: Remote, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sites:
-    return Sites(tmp_path, s3, prepared_folder, monkeypatch)
+def sites(tmp_path: Path, s3: Remote, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
+    sites = Sites(tmp_path, s3, prepared_folder, monkeypatch)
+    yield sites
+    sites.node("driver")
+    for disk in prepared_folder.parent.parent.glob(f"{prepared_folder.parent.name} of *"):
+        shutil.rmtree(disk)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +95,11 @@ def full(method: str = "mse", **params: Any) -> dict[str, Any]:
     return get_method(method).params_type.model_validate({**PARAMS, **params}).model_dump(mode="json", by_alias=True)
 
 
-def training(place: PathMap, folder: Path, prepared: Path, **params: Any) -> RungTraining:
+def training(files: DriverFiles, folder: Path, prepared: Path, **params: Any) -> RungTraining:
     """On this node the training whose folder on the driver is `folder`."""
     log = folder.parent.parent / "logs" / "hang.txt"
-    spec = TrainingSpec("mse", full(**params), 0, BUDGET, prepared, folder, log, hang_s=60)
-    return RungTraining(spec.localised(place), "cpu")
+    spec = TrainingSpec("mse", full(**params), 0, BUDGET, prepared, folder, log)
+    return RungTraining(spec.on_node(files), "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -107,50 +119,46 @@ def test_a_training_goes_on_on_another_node(sites: Sites, prepared_folder: Path,
     one = training(sites.node("one"), folder, prepared_folder)
     one.advance()
     one.advance()
-    place = sites.node("two")
-    two = training(place, folder, prepared_folder)
+    two = training(sites.node("two"), folder, prepared_folder)
     assert len(two.rungs) == 2 and two.trainer.step == 6
     two.advance()
     assert comparable_rungs(two.rungs) == whole
-    assert list(sites.run.rglob("*")) == []  # nothing was written under the driver's paths
-    used = json.loads((place.prepared(prepared_folder) / "prepared.json").read_text())
-    assert all(str(sites.root / "two") in used[name] for name in ("pca", "tokens"))
-    assert used["vectors"]["folder"].startswith(str(sites.root / "two"))
-    assert used["teacher"]["name"].startswith(str(sites.root / "two"))  # the driver's own folder is not read
+    assert two.spec.prepared.is_relative_to(prepared_folder.parent / "store")
     back = training(sites.node("one"), folder, prepared_folder)  # where an older state lies
     assert back.done and comparable_rungs(back.rungs) == whole
 
 
-def test_layers_of_another_encoder_travel(
-    tmp_path: Path,
-    prepared_folder: Path,
-    encoder_folder: Path,
-    s3: Remote,
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_encoder_of_a_student_is_on_every_node_under_its_path(
+    tmp_path: Path, prepared_folder: Path, encoder_folder: Path, s3: Remote
 ) -> None:
-    """The folder in layers:0,2@FOLDER goes to the storage, a node reads its own copy, and the layers are in the key."""
+    """The folder in layers:0,2@FOLDER goes to the storage, and the layers are in the key of trainings."""
     rule, folder = "layers:0,2", Path(shutil.copytree(prepared_folder, tmp_path / "run" / "prepared"))
-    other = Path(shutil.copytree(encoder_folder, tmp_path / "other"))
-    kept = json.loads((folder / "prepared.json").read_text())
-    (folder / "prepared.json").write_text(json.dumps({**kept, "student": f"{rule}@{other}"}))
+    other = Path(shutil.copytree(encoder_folder, tmp_path / "others" / "other"))
     described = json.loads((folder / "prepared.json").read_text())
-    store = ArtifactStore(prepared_folder.parent / "store", s3 / "store")
-    place = map_run(store, tmp_path / "run", s3 / "runs" / "r", folder)
-    assert str(other) in place.folders and place.keys is not None
-    monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "node"))
-    own = replace(place, node="the driver's").localise({"student": f"{rule}@{other}", "pca": "elsewhere"})
-    assert own["pca"] == "elsewhere" and own["student"].startswith(f"{rule}@{tmp_path}/node/store/folder-")
-    assert place.localise({"student": rule}) == {"student": rule}
-    keys = {place.keys.content}
+    store = ArtifactStore(tmp_path / "store", s3 / "store")
+    write_json(folder / "prepared.json", {**described, "student": f"{rule}@{other}"})
+    files = replace(share_run(store, tmp_path / "run", s3 / "runs" / "r", folder), node="the driver's")
+    (tmp_path / "others").rename(tmp_path / "others of the driver")
+    files.provide({"student": f"{rule}@{other}", "pca": "elsewhere"})
+    assert other.resolve().is_relative_to(store.root)
+    assert {n: p.read_bytes() for n, p in files_in(other).items()} == {
+        n: p.read_bytes() for n, p in files_in(encoder_folder).items()
+    }
+    other.unlink()
+    other.mkdir()
+    module._linked.cache_clear()
+    with pytest.raises(InputError, match=f"{other}: on one of the nodes another folder"):
+        files.provide({"student": f"{rule}@{other}"})
+    keys = {files.content}
     for changed in (
         {"student": "layers:1@/elsewhere/other"},
         {"student": f"{rule}@/elsewhere/other", "pooling": "cls"},
     ):
         write_json(folder / "prepared.json", described | changed)
-        keys.add(prepared_keys(folder).content)
+        keys.add(content_key(folder))
     assert len(keys) == 3
     write_json(folder / "prepared.json", described | {"student": f"{rule}@/elsewhere/other"})
-    assert prepared_keys(folder).content == place.keys.content  # another machine's path, the same training
+    assert content_key(folder) == files.content  # another machine's path, the same training
 
 
 def test_a_node_that_dies_between_checkpoint_and_report(
@@ -212,7 +220,8 @@ def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder:
     job = Job(candidate, BUDGET, sites.run, sites.run / "trials" / "key", "students/key")
     outcome = finish(job, prepared_folder, corpus, ALONE, sites.node("one"))
     assert outcome.job == job and not outcome.failed and len(outcome.rungs) == 3
-    assert list(sites.run.rglob("*")) == []
+    assert not job.folder.exists() and not (sites.run / job.model).exists()
+    sites.node("driver")
     _collect(job)
     found = Encoded.load(job.folder)
     assert found is not None and comparable_rungs(known_rungs(job.folder)) == comparable_rungs(outcome.rungs)
@@ -238,6 +247,7 @@ def test_a_job_that_another_driver_had_finished_is_not_repeated(
     candidate = Candidate("r", "student", "mse", 8, full(), 0, configuration="A")
     job = Job(candidate, BUDGET, sites.run, sites.run / "trials" / "key", "students/key")
     finish(job, prepared_folder, corpus, ALONE, sites.node("one"))
+    sites.node("driver")
     got: list[Any] = []
     # Without a remote task: there is nothing left to do.
     monkeypatch.setattr("ray.remote", lambda **_: pytest.fail("a job was started"))
@@ -245,26 +255,27 @@ def test_a_job_that_another_driver_had_finished_is_not_repeated(
     assert left == [] and [o.failed for o in got] == [""] and (sites.run / "students" / "key" / "modules.json").exists()
 
 
-def on_a_node(task: ShardTask, shards: list[Shard], place: PathMap, driver: PathMap) -> None:
+def on_a_node(sites: Sites, task: ShardTask, shards: list[Shard]) -> None:
     """As `run_pool` does with an actor on another node."""
     for name in task.reads:
-        there, own = driver.shard(task.folder, name)
-        there.put(task.folder / name, own)
-    worker = ShardWorker(pickle.loads(pickle.dumps(task)), pickle.loads(pickle.dumps(place)))  # noqa: S301
+        sites.driver.put_shard(task.folder / name)
+    worker = ShardWorker(pickle.loads(pickle.dumps(task)), pickle.loads(pickle.dumps(sites.node("one"))))  # noqa: S301
     for shard, start, stop in shards:
         batch = {"shard": np.array([shard]), "start": np.array([start]), "stop": np.array([stop])}
         said = worker(batch)
         assert said.pop("peak_mb")[0] > 0
         assert said == {"shard": [shard], "count": [stop - start], "error": [""]}
         assert not any((task.folder / name).exists() for name in task.files(shard))
-        _collect_shard(task, shard, driver)
+    sites.node("driver")
+    for shard, _, _ in shards:
+        _collect_shard(task, shard, sites.driver)
 
 
 @pytest.mark.parametrize("kind", ["embeddings", "tokens", "copies"])
 def test_shards_of_another_node_reach_the_driver(
     sites: Sites, kind: str, encoder_folder: Path, corpus: Corpus, tmp_path: Path
 ) -> None:
-    store = sites.driver.store
+    store = sites.driver.store.root
     sentences = SentenceFile(next(store.glob("sentences-*")) / "sentences.arrow")
     folder = store / f"{kind}-{tmp_path.name}.partial"
     spec = EncoderSpec(str(encoder_folder)).absolute()
@@ -280,22 +291,22 @@ def test_shards_of_another_node_reach_the_driver(
 
     away, here = task(folder), task(tmp_path / "here")
     shards = [(0, 0, 20), (1, 20, 33)]
-    on_a_node(away, shards, sites.node("one"), sites.driver)
+    on_a_node(sites, away, shards)
     make = here.load()
     for shard in shards:
         make(*shard)
         for name in here.files(shard[0]):
             assert (folder / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
-    unfinished = sites.driver.remote_store / folder.name.removesuffix(".partial")
+    assert sites.driver.store.remote is not None
+    unfinished = sites.driver.store.remote / folder.name.removesuffix(".partial")
     assert set(away.files(0)) | set(away.files(1)) <= set(unfinished.list())  # also for a driver that comes later
 
 
 def test_a_node_that_cannot_have_an_artifact_says_so(sites: Sites) -> None:
-    folder = sites.driver.store / "embeddings-y.partial"
+    folder = sites.driver.store.root / "embeddings-y.partial"
     folder.mkdir()
-    gone = sites.driver.store / "sentences-000000000000000000000000" / "sentences.arrow"
+    gone = sites.driver.store.root / "sentences-000000000000000000000000" / "sentences.arrow"
     spec = load_prepared(sites.prepared).teacher.absolute()
     worker = ShardWorker(TeacherEncoding(spec, SentenceFile(gone), folder, "cpu", "float16"), sites.node("one"))
     said = worker({"shard": np.array([0]), "start": np.array([0]), "stop": np.array([9])})
     assert "sentences-000000000000000000000000: not in the storage" in said["error"][0]
-    folder.rmdir()

@@ -1,5 +1,5 @@
 """A sweep whose driver's machine is lost, and which another one ends; without Ray: trials and jobs run here, one by one,
-on a node that has none of the driver's folders."""
+on what is told of as another node."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pytest
 from driver import kill_copy
 from rich.console import Console
 
-from distilbench.cluster import owner, run_copy
-from distilbench.cluster.path_map import PathMap
+from distilbench.cluster import run_copy
+from distilbench.cluster.driver_files import DriverFiles
 from distilbench.cluster.resources import TrialResources
 from distilbench.commands import method_sweep
 from distilbench.commands import sweep as sweeps
@@ -50,24 +50,17 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing in the code catches it."""
 
 
-def elsewhere() -> PathMap | None:
+def elsewhere() -> DriverFiles | None:
     """What a worker on another node than the driver's is given."""
-    path_map = run_copy.active_map()
-    return path_map and replace(path_map, node="the driver's")
+    files = run_copy.driver_files()
+    return files and replace(files, node="the driver's")
 
 
 class Node:
-    """Where trials and jobs run: a node with a scratch folder of its own."""
+    """Where trials and jobs run."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.folder, self.patch = folder, patch
+    def __init__(self) -> None:
         self.kill_at: Callable[[int, int], bool] = lambda trial, report: False
-
-    @contextlib.contextmanager
-    def here(self) -> Any:
-        with self.patch.context() as patch:
-            patch.setenv("DISTILBENCH_SCRATCH", str(self.folder))
-            yield
 
     def trials(self, study: Any, search: Any, at: Any, tally: Any) -> None:
         """As `run_trials`, one report after the other."""
@@ -79,24 +72,22 @@ class Node:
         recorder = _Recorder(run, study, search, tally)
         searcher = StudySearcher(study, search, 1, recorder, at.deadline)
         config = {"run": str(run.resolve()), "prepared": str(at.prepared.resolve()), "method": search.space.method}
-        config |= {"seed": 0, "cpus": 1, "gpus": 0, "hang_s": 0.0, "costs": False, "deadline": math.inf}
+        config |= {"seed": 0, "cpus": 1, "gpus": 0, "costs": {}, "deadline": math.inf}
         config |= {"budget": search.space.budget.model_dump()}
-        config |= {"path_map": elsewhere()}
+        config |= {"files": elsewhere()}
         worker: Any = None
         for name in map(str, range(99)):
             suggested = searcher.suggest(name)
             if not isinstance(suggested, dict):
                 assert suggested == searcher.FINISHED
                 return
-            with self.here():
-                if worker is None:
-                    worker = TrialTrainable({**config, **suggested})
-                else:
-                    worker.reset_config({**config, **suggested})
+            if worker is None:
+                worker = TrialTrainable({**config, **suggested})
+            else:
+                worker.reset_config({**config, **suggested})
             told = type("TuneTrial", (), {"trial_id": name})()
             for report in range(9):
-                with self.here():
-                    result = worker.step()
+                result = worker.step()
                 if self.kill_at(suggested["number"], report):
                     raise Killed
                 if result["done"] or RungScheduler(searcher).on_trial_result(None, told, result) == "STOP":
@@ -117,27 +108,26 @@ class Node:
             _collect(job)
             outcome = Outcome(job, "", tuple(known_rungs(job.folder)))
             if Encoded.load(job.folder) is None:
-                with self.here():
-                    outcome = finish(job, prepared, corpus, TrialResources(1, 0, 1, ""), elsewhere())
+                outcome = finish(job, prepared, corpus, TrialResources(1, 0, 1, ""), elsewhere())
                 _collect(job)
             on_outcome(outcome)
         return []
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    own = Node(tmp_path / "node", monkeypatch)
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    own = Node()
     resources = TrialResources(1, 0, 1, "one at a time")
     monkeypatch.setattr(sweeps, "on_cluster", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(method_sweep, "trial_resources", lambda share: resources)
+    monkeypatch.setattr(method_sweep, "trial_resources", lambda *_: resources)
     monkeypatch.setattr(method_sweep, "wait_for_idle", lambda resources: None)
     monkeypatch.setattr(method_sweep, "run_trials", own.trials)
     monkeypatch.setattr(leaderboard, "finish_jobs", own.jobs)
     monkeypatch.setattr(stage, "CorpusEncoding", functools.partial(stage.CorpusEncoding, in_process=True))
     monkeypatch.setattr(LivePage, "_write", lambda self: None)  # its plots take most of such a sweep's time
-    monkeypatch.setattr(owner, "DEAD_S", 2.0)
-    monkeypatch.setattr(owner, "LOOK_S", 0.2)
-    monkeypatch.setattr(owner, "BEAT_S", 0.5)
+    monkeypatch.setattr(run_copy, "DEAD_S", 2.0)
+    monkeypatch.setattr(run_copy, "LOOK_S", 0.2)
+    monkeypatch.setattr(run_copy, "BEAT_S", 0.5)
     monkeypatch.setattr(run_copy, "EVERY_S", 0.2)
     return own
 
@@ -145,11 +135,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 class Machine:
     """A driver's machine: all that it has is below `root`."""
 
-    def __init__(
-        self, root: Path, data: Path, encoder: Path, storage: Remote | None, patch: pytest.MonkeyPatch
-    ) -> None:
+    def __init__(self, root: Path, data: Path, encoder: Path, storage: Remote | None) -> None:
         root.mkdir(parents=True)
-        self.root, self.patch = root, patch
+        self.root = root
         shutil.copytree(data, root / "data")
         shutil.copytree(encoder, root / "encoder")
         (root / "space.yaml").write_text(SPACE)
@@ -167,7 +155,6 @@ class Machine:
         self.console = Console(record=True, file=(root / "log.txt").open("w"), soft_wrap=True)
 
     def sweep(self, **more: Any) -> Path:
-        self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / "scratch"))
         given = {"method": ("hpd",), "space": self.root / "space.yaml", **self.common, **more}
         return sweeps.sweep(SweepSettings(**given), self.console)
 
@@ -187,9 +174,9 @@ class Machine:
         return found
 
 
-def plain_page(settings: Any, corpus: Any, run: Path, records: Any, *more: Any, **folders: Any) -> Path:
+def plain_page(reports: Path, corpus: Any, run: Path, records: Any, *more: Any, **folders: Any) -> Path:
     """A report without figures."""
-    page = settings.reports / run.name / "index.html"
+    page = reports / run.name / "index.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(f"{len(records)} records")
     return page
@@ -217,7 +204,7 @@ def whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> dict[str, Any]:
     if not whole_told:
-        machine = Machine(tmp_path / "whole", data_folder, encoder_folder, None, monkeypatch)
+        machine = Machine(tmp_path / "whole", data_folder, encoder_folder, None)
         machine.sweep()
         whole_told |= machine.told()
     return whole_told
@@ -254,12 +241,12 @@ def test_a_lost_driver_changes_nothing(
         return False
 
     node.kill_at = kill
-    one = Machine(tmp_path / "one", data_folder, encoder_folder, s3, monkeypatch)
+    one = Machine(tmp_path / "one", data_folder, encoder_folder, s3)
     lose(one, one.sweep, monkeypatch)
     assert waited and any(n.startswith("trials/") for n in run.list())
     node.kill_at = lambda trial, report: False
 
-    two = Machine(tmp_path / "two", data_folder, encoder_folder, s3, monkeypatch)
+    two = Machine(tmp_path / "two", data_folder, encoder_folder, s3)
     page = two.sweep()
     said = two.console.export_text()
     assert "is gone; this one goes on" in said and "the run is fetched" in said and ": 0 of " in said
@@ -277,7 +264,7 @@ def test_a_lost_driver_changes_nothing(
     assert (s3 / "reports" / "r").read("index.html") == page.read_bytes()
 
     # Repeated on a third machine, it has nothing to do.
-    three = Machine(tmp_path / "three", data_folder, encoder_folder, s3, monkeypatch)
+    three = Machine(tmp_path / "three", data_folder, encoder_folder, s3)
     monkeypatch.setattr(method_sweep, "run_trials", lambda *_, **__: None)
     monkeypatch.setattr(node, "jobs", None)
     three.sweep()

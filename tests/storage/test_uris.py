@@ -11,25 +11,26 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.cluster.provenance import provenance
-from distilbench.cluster.stored_runs import NO_TRAININGS, ONLY_RECORDS, local_runs
 from distilbench.data.text import text_files
 from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord, append_records
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.remote import Remote, files_in
-from distilbench.storage.scratch import local_folder, local_text, scratch
+from distilbench.storage.uris import NO_TRAININGS, ONLY_RECORDS, local_folder, local_runs, local_text
 
 
 @pytest.fixture(autouse=True)
-def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "scratch"))
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISTILBENCH_STORE", str(tmp_path / "own store"))
 
 
-def test_a_data_folder_is_fetched_once(storage: Remote, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_folder_is_fetched_once(
+    storage: Remote, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = storage / "small"
     there.put_all(files_in(data_folder))
     found = local_folder(there.uri, "--data")
-    assert found.name == "small" and found.is_relative_to(scratch())
+    assert found.name == "small" and found.is_relative_to(tmp_path / "own store")
     assert {n: p.read_bytes() for n, p in files_in(found).items()} == {
         n: p.read_bytes() for n, p in files_in(data_folder).items()
     }
