@@ -104,7 +104,7 @@ def test_a_prompt_may_be_left_out_of_the_mean(folder: Path) -> None:
 
 def test_more_tokens_than_positions_are_refused(folder: Path) -> None:
     for spec, limit in ((EncoderSpec(str(folder), max_tokens=65), 65), (EncoderSpec(str(folder)), 512)):
-        with pytest.raises(InputError, match=f"would read {limit} tokens of a text, and reads 64 at most"):
+        with pytest.raises(InputError, match=f"would read {limit} tokens of a text, and reads 64 tokens at most"):
             if limit == 512:
                 edit_json(next(folder.glob("sentence_bert_config.json")), lambda c: c.update(max_seq_length=512))
             spec.load()

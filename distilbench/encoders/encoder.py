@@ -200,9 +200,10 @@ class EncoderSpec:
         model = model or self.skeleton()
         limit, positions = self.max_tokens or model.get_max_seq_length() or 0, _positions(model)
         if reads_tokens(model) and positions is not None and limit > positions:
+            asked = f"--max-tokens {self.max_tokens}: " if self.max_tokens else ""
             raise InputError(
-                f"encoder {self.name!r}: it would read {limit} tokens of a text, and reads {positions} at most; expected "
-                f"--max-tokens {positions} or less"
+                f"{asked}encoder {self.name!r}: it would read {limit} tokens of a text, and reads {positions} tokens at "
+                f"most; expected --max-tokens {positions} or less"
             )
 
     def _built(self, device: str, **how: Any) -> SentenceTransformer:
