@@ -1,7 +1,7 @@
 """Sentences per second of each augmentation operation that is installed, beside nlpaug's own loop.
 
     python benchmarks/augmentation.py [--sentences 2000] [--text FILE] [--rounds 3]
-        [--marian DIR DIR] [--translated 100] [--only synonym,swap]
+        [--marian DIR DIR] [--translated 100] [--only synonym]
 
 Both make one copy of the same sentences in this process, on one thread, in turn, `rounds` times, each
 time loaded anew.
@@ -22,13 +22,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from nlpaug.augmenter.word import RandomWordAug
 
 from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.errors import InputError
-from distilbench.prepare.augment import Operation, operations
-from distilbench.prepare.augment.words import synonym_augmenter
+from distilbench.prepare.augment import operations
+from distilbench.prepare.augment.operation import Operation
+from distilbench.prepare.augment.synonym import synonym_augmenter
 
 Run = Callable[[Sequence[str]], object]
 WARM_UP = 10
@@ -36,8 +36,6 @@ WARM_UP = 10
 
 NLPAUG = {
     "synonym": lambda: synonym_augmenter(cached=False),
-    "swap": lambda: RandomWordAug(action="swap"),
-    "delete": lambda: RandomWordAug(action="delete"),
 }
 """Operation -> nlpaug's augmenter that does the same; of the neural ones there is no loop worth comparing."""
 

@@ -92,9 +92,9 @@ def small_corpus(bench: Bench, count: int = 200) -> tuple[Path, Sequence[str]]:
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.data.requirements import Requirements
     from distilbench.encoders.encoder import EncoderSpec
-    from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
     from distilbench.prepare.encode import CorpusEncoding
     from distilbench.prepare.pca import pca_artifact
+    from distilbench.prepare.prepared import Artifacts, StudentArtifacts
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
 

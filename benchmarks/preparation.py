@@ -2,7 +2,7 @@
 
     python benchmarks/preparation.py overhead [--sentences 50000] [--teacher NAME]
     python benchmarks/preparation.py memory   [--sentences 1000000]
-    python benchmarks/preparation.py augment  [--sentences 100000] [--operation synonym]
+    python benchmarks/preparation.py augment  [--sentences 100000]
 
 `overhead` encodes the same sentences into the same shard files three ways, in turn in this run: a bare loop in one process,
 Ray Data with one worker, Ray Data with two. All three load the model anew, with one torch thread each; Ray runs already.
@@ -92,22 +92,21 @@ def bare(sentences: SentenceFile, spec: EncoderSpec, root: Path) -> None:
 NLPAUG = """
 import sys
 from pathlib import Path
-from nlpaug.augmenter.word import RandomWordAug
 from distilbench.data.sentences import SentenceFile
-from distilbench.prepare.augment.words import synonym_augmenter
-augmenter = synonym_augmenter(cached=False) if sys.argv[1] == "synonym" else RandomWordAug(action=sys.argv[1])
-copies = [next(iter(augmenter.augment(sentence)), "") for sentence in SentenceFile(Path(sys.argv[2]))]
-Path(sys.argv[3]).write_text("\\n".join(copies))
+from distilbench.prepare.augment.synonym import synonym_augmenter
+augmenter = synonym_augmenter(cached=False)
+copies = [next(iter(augmenter.augment(sentence)), "") for sentence in SentenceFile(Path(sys.argv[1]))]
+Path(sys.argv[2]).write_text("\\n".join(copies))
 """
 
 
-def augment(sentences: int, operation: str, rounds: int) -> dict[str, object]:
+def augment(sentences: int, rounds: int) -> dict[str, object]:
     text = many_sentences(sentences)
     builder = CorpusBuilder("benchmark")
     builder.train_on(text)
     corpus, small = builder.build(), CorpusBuilder("warm")
     small.train_on(text[:1000])
-    chosen = operations([operation])
+    chosen = operations(["synonym"])
     seconds: dict[str, list[float]] = {"nlpaug's loop": [], "one worker": [], "two workers": []}
     with tempfile.TemporaryDirectory() as folder, ray_cluster(None, 2, dashboard=False):
         root = Path(folder)
@@ -117,7 +116,7 @@ def augment(sentences: int, operation: str, rounds: int) -> dict[str, object]:
             for name in seconds:
                 began = time.perf_counter()
                 if name == "nlpaug's loop":
-                    command = [sys.executable, "-c", NLPAUG, operation, str(path), str(root / "copies.txt")]
+                    command = [sys.executable, "-c", NLPAUG, str(path), str(root / "copies.txt")]
                     subprocess.run(command, check=True)
                 else:
                     store, size = (
@@ -128,7 +127,6 @@ def augment(sentences: int, operation: str, rounds: int) -> dict[str, object]:
                 seconds[name].append(time.perf_counter() - began)
     best = {name: min(times) for name, times in seconds.items()}
     return {
-        "operation": operation,
         "sentences": sentences,
         "seconds": seconds,
         "one worker to nlpaug's loop": best["nlpaug's loop"] / best["one worker"],
@@ -223,14 +221,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("overhead", "memory", "augment"))
     parser.add_argument("--sentences", type=int)
-    parser.add_argument("--operation", default="synonym")
     parser.add_argument("--teacher", default="all-MiniLM-L6-v2")
     parser.add_argument("--rounds", type=int, default=1)
     chosen = parser.parse_args()
     if chosen.what == "overhead":
         found = overhead(chosen.sentences or 50_000, chosen.teacher, chosen.rounds)
     elif chosen.what == "augment":
-        found = augment(chosen.sentences or 100_000, chosen.operation, chosen.rounds)
+        found = augment(chosen.sentences or 100_000, chosen.rounds)
     else:
         found = memory(chosen.sentences or 1_000_000)
     print(json.dumps(found, indent=1))

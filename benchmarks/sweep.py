@@ -45,7 +45,7 @@ from distilbench.cluster.resources import ray_cluster, trial_resources
 from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import folder_corpus
 from distilbench.methods import get_method
-from distilbench.methods.parts.requirements import requirements_of
+from distilbench.methods.method import requirements_of
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import TrialRecord, read_records

@@ -73,7 +73,7 @@ def told_codes() -> str:
 def code_of(params: Mapping[str, Any]) -> str:
     """The name of the code that a student with these hyper-parameters is trained for; "float32" where it is for none."""
     if codebooks := params.get("codebooks"):
-        return f"pq{codebooks}" if params.get("codebook_steps") else f"opq{codebooks}"
+        return f"opq{codebooks}"
     return CODE_OF_BITS[params.get("bits") or 32]
 
 

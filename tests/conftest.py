@@ -61,9 +61,9 @@ def prepared_folder(tmp_path_factory: pytest.TempPathFactory, data_folder: Path,
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.data.requirements import Requirements
     from distilbench.encoders.encoder import EncoderSpec
-    from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
     from distilbench.prepare.encode import CorpusEncoding
     from distilbench.prepare.pca import pca_artifact
+    from distilbench.prepare.prepared import Artifacts, StudentArtifacts
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
 

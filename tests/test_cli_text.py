@@ -93,17 +93,17 @@ def test_bad_text_is_refused_and_nothing_is_written(common: list[str], options: 
 
 
 def test_augmentation_that_nothing_trains_on_is_said_to_be_left_aside(common: list[str]) -> None:
-    result = invoke("sweep", *common, "--augment", "swap")
+    result = invoke("sweep", *common, "--augment", "synonym")
     assert "Reached: " in result.stderr and "--augment is left aside" in result.stdout
     space = yaml.safe_load(Path("space.yaml").read_text())
     Path("space.yaml").write_text(yaml.safe_dump({**space, "fixed": {**space["fixed"], "augmentation": True}}))
     result = invoke("sweep", *common)
     assert result.exit_code == 2 and "nothing says how to augment; expected --augment OPERATIONS" in result.stderr
-    result = invoke("sweep", *common, "--augment", "swap", "--name", "other")
+    result = invoke("sweep", *common, "--augment", "synonym", "--name", "other")
     assert "Reached: " in result.stderr and "left aside" not in result.stdout
     kept = json.loads(Path("runs/other/config.json").read_text())["augment"]
-    assert [operation["name"] for operation in kept] == ["swap"]
-    result = invoke("sweep", *common, "--augment", "delete", "--name", "other")
+    assert [operation["name"] for operation in kept] == ["synonym"]
+    result = invoke("sweep", *common, "--augment", "hpd", "--name", "other")
     assert result.exit_code == 2 and "augment" in result.stderr
     result = invoke("sweep", *common, "--augment", "shuffle", "--name", "third")
     assert result.exit_code == 2 and "augmentation 'shuffle': expected one of" in result.stderr

@@ -82,7 +82,7 @@ def test_settings_are_changed_by_their_own_checks() -> None:
 def test_codes_and_lists_are_as_on_the_command_line() -> None:
     assert settings(quantise="binary,int8,binary").quantisations == ("binary", "int8")
     assert settings(quantise="none").quantisations == () and settings().quantisations == ("int8", "int4", "binary")
-    assert settings(augment=" synonym , swap").augment == ("synonym", "swap")
+    assert settings(augment=" synonym , hpd").augment == ("synonym", "hpd")
     found = EvaluateSettings(model=("a", "b", "a"), store=Path("s"), dims="256,64", indexes="ivf:1024:5,flat")
     assert [m.name for m in found.models] == ["a", "b"] and found.dims == (256, 64)
     assert [spec.lists for spec in found.index_specs] == [(1024, 5), None]

@@ -150,7 +150,7 @@ def test_an_encoder_student_starts_from_its_folder(
         ("hpd", {}, r"--student auto would be made of its layers; expected a folder or hub id"),
         ("hpd", {"student": "layers:0"}, "--student layers:0 would be made of its layers"),
         ("hpd", {"student": "static"}, "--student static starts from a teacher.s tokens"),
-        ("pca", {"augment": "swap"}, "--augment makes sentences that have no vector in it"),
+        ("pca", {"augment": "synonym"}, "--augment makes sentences that have no vector in it"),
         ("pca", {"prompt": ("query=a ",)}, "--prompt: expected none with --teacher-vectors"),
         ("pca", {"teacher": "another"}, "--teacher: expected none with --teacher-vectors"),
         (

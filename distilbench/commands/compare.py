@@ -32,7 +32,7 @@ from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError, naming
 from distilbench.methods import get_method, method_names
-from distilbench.methods.parts.requirements import requirements_of
+from distilbench.methods.method import requirements_of
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.console import CountedLines

@@ -17,8 +17,7 @@ from distilbench.errors import InputError
 from distilbench.events import INTERRUPTED, Event
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
-from distilbench.prepare.artifacts import Artifacts
-from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.prepared import Artifacts, Prepared, load_prepared
 from distilbench.prepare.progress import progress
 from distilbench.progress.clock import Clock
 from distilbench.progress.tally import Tally

@@ -12,7 +12,7 @@ from distilbench.commands.run_folder import check_encoders, check_student_encode
 from distilbench.commands.sweep_plan import space_and_corpus, space_notes
 from distilbench.data.requirements import Requirements
 from distilbench.methods import get_method
-from distilbench.methods.parts.requirements import requirements_of
+from distilbench.methods.method import requirements_of
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.settings.commands import PrepareSettings
 

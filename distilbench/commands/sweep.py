@@ -13,7 +13,7 @@ from distilbench.commands.method_sweep import Around, MethodSweep, NoStudent
 from distilbench.commands.run_folder import on_cluster, one_writer, publish
 from distilbench.commands.sweep_plan import MethodRun, claim_run, plan_method_runs
 from distilbench.methods import get_method
-from distilbench.methods.parts.requirements import requirements_of
+from distilbench.methods.method import requirements_of
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.clock import Clock
 from distilbench.reporting.exports import terminal_summary

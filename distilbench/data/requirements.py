@@ -18,8 +18,8 @@ class Requirements:
     """Names of labelled pair tasks, such as "MRPC"."""
     augmentation: bool = False
     """Whether one trains on sentences made from the training sentences."""
-    negatives: tuple[str, ...] = ()
-    """By what hard negatives of judged queries are found."""
+    negatives: bool = False
+    """Whether one learns from hard negatives of judged queries."""
     nearest: int = 0
     """How many nearest others of each training sentence are known."""
     logits: bool = False
@@ -32,7 +32,7 @@ class Requirements:
             self.triplets or other.triplets,
             self.pair_tasks + other.pair_tasks,
             self.augmentation or other.augmentation,
-            tuple(sorted({*self.negatives, *other.negatives})),
+            self.negatives or other.negatives,
             max(self.nearest, other.nearest),
             self.logits or other.logits,
             tuple(dict.fromkeys((*self.students, *other.students))),

@@ -65,14 +65,6 @@ class Code:
             index = _with_float_signs(index, threshold_d)
         return cls(kind, index)
 
-    @classmethod
-    def of_codebooks(cls, centroids_MKw: NDArray[np.float32]) -> Code:
-        """Make the product code of M codebooks of 256 centroids, each of w dimensions: d = M w."""
-        parts, centroids, per_part = centroids_MKw.shape
-        if centroids != CENTROIDS:
-            raise ValueError(f"codebooks of {centroids} centroids, expected {CENTROIDS}")
-        return cls(f"pq{parts}", _product_code(parts * per_part, parts, centroids_MKw))
-
     @property
     def width(self) -> int:
         """Dimensions d."""

@@ -15,8 +15,8 @@ from torch import Tensor
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.encoder_params import EncoderParams
-from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
+from distilbench.methods.parts.encoder_method import EncoderParams
+from distilbench.methods.parts.starts import UntargetedParams, start_projection
 from distilbench.methods.parts.supervised import (
     LabelledExamples,
     LabelledParams,
@@ -54,7 +54,7 @@ class Contrastive(Whitened):
         super().__init__(params, prepared, device)
         if self.trained_dim != self.width:
             self.projection = self.linear(self.trained_dim)
-            start_projection(self, linear_of(self.projection), params, prepared.train)
+            start_projection(self, self.projection, params, prepared.train)
         self.labelled = LabelledExamples(params, prepared)
         self.to(device)
 

@@ -6,7 +6,6 @@ labels R of a pair task. Axes: B pairs, D width of all pooled layers, d output d
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -15,7 +14,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
+from sentence_transformers.base.modules.dense import Dense
+from sentence_transformers.base.modules.transformer import Transformer
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
+from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
@@ -33,17 +36,17 @@ from distilbench.encoders.student import student_layers, student_width
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_scores
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.encoder_method import EncoderMethod, freeze_embeddings
-from distilbench.methods.parts.encoder_params import EncoderParams
-from distilbench.methods.parts.last_layers import last_layers_pooling
+from distilbench.methods.parts.encoder_method import EncoderMethod, EncoderParams, freeze_embeddings
 from distilbench.methods.parts.losses import squared_distance
-from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
+from distilbench.methods.parts.starts import UntargetedParams, start_projection
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
 from distilbench.training.params import TrainedParams, check_enough
 from distilbench.training.phases import Phase, epoch_steps
 
 PAPER_LAYERS = 4
+_BEFORE = "cls_token_embeddings"
+"""What `Pooling` in mode ("cls", "mean") puts before the mean: here the layers pooled so far."""
 
 
 class DSEParams(TrainedParams, EncoderParams, UntargetedParams):
@@ -62,6 +65,37 @@ class DSEParams(TrainedParams, EncoderParams, UntargetedParams):
     """Train only the head and the projection, on features that are computed once, without dropout."""
     epochs: float = Field(default=8, gt=0)
     """Passes over the task's training pairs."""
+
+
+def last_layers_pooling(transformer: Transformer, layers: int) -> list[nn.Module]:
+    """Modules that follow `transformer` and put [mean of layer -layers, ..., mean of the last] in `sentence_embedding`,
+    B x (layers * width) (DSE, section 3.4).
+
+    Each mean is over the tokens without CLS and padding. SEP is kept, as in the paper, which leaves out CLS alone, and in
+    the released code. Nothing in it is trained. It is made of sentence-transformers' own modules, which an exported student
+    is loaded by without `trust_remote_code=True` and without this package.
+    """
+    config, width = transformer.model.config, int(transformer.get_embedding_dimension())
+    available = int(config.num_hidden_layers)
+    if layers > available:
+        raise InputError(
+            f"pooled_layers is {layers}, but the student has {available} layers; expected at most {available}"
+        )
+    config.output_hidden_states = True  # kept in the exported config.json
+    modules: list[nn.Module] = []
+    if transformer.tokenizer.cls_token is not None:
+        modules.append(MultiVectorMask([transformer.tokenizer.cls_token], skiplist_tasks=["query", "document"]))
+    for i, layer in enumerate(range(available - layers + 1, available + 1)):
+        if i:  # an identity matrix hands `sentence_embedding` on under the name that the next pooling puts first
+            so_far = i * width
+            identity = torch.eye(so_far)
+            modules.append(Dense(so_far, so_far, False, nn.Identity(), identity, module_output_name=_BEFORE))
+        only_this = torch.zeros(available + 1 - layer)  # the weights of this layer and of those above it
+        only_this[0] = 1
+        modules.append(WeightedLayerPooling(width, available, layer, nn.Parameter(only_this)))
+        # The module's own width is its number of modes times this.
+        modules.append(Pooling((i + 1) * width // 2, ("cls", "mean")) if i else Pooling(width, "mean"))
+    return [module.requires_grad_(False) for module in modules]
 
 
 class DSE(EncoderMethod):
@@ -86,7 +120,6 @@ class DSE(EncoderMethod):
         self.target_P = unit_target(self.task, self.train_split.target_P)
         transformer = self.student[0]
         layers = params.pooled_layers or min(PAPER_LAYERS, int(transformer.model.config.num_hidden_layers))
-        self.pooled_layers = layers
         pooling = last_layers_pooling(transformer, layers)
         self.student = SentenceTransformer(modules=[transformer, *pooling], device=device).eval()
         self.student.requires_grad_(False)
@@ -94,13 +127,16 @@ class DSE(EncoderMethod):
         if params.freeze_embeddings:
             freeze_embeddings(self.student)
         self.width *= layers
+        self._place_N = np.full(len(self.tokens.offsets) - 1, -1)
+        self._features_MD = np.empty((0, self.width), dtype=np.float32)
+        """Of a frozen student: the features of the rows that were asked for, and the place of each row in them."""
         if params.output_dim > self.width:
             raise InputError(
                 f"output_dim is {params.output_dim}; expected at most {self.width}, the width of {layers} pooled layers"
             )
         if params.output_dim < self.width:
             self.projection = self.linear(params.output_dim)
-            start_projection(self, linear_of(self.projection), params, prepared.train)
+            start_projection(self, self.projection, params, prepared.train)
         self.head = PairHead(params.head, params.output_dim, params.hidden, OUTPUTS[self.task.kind])
         self.to(device)
 
@@ -118,19 +154,18 @@ class DSE(EncoderMethod):
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """One pair task that the corpus has, with enough training pairs for a batch, and a dev set to select by."""
         super().check_corpus(possible, corpus, native)
-        names, tasks = list(dict.fromkeys(possible("task"))), {task.name: task for task in corpus.pair_tasks}
-        if len(names) > 1:
+        (name, *others), tasks = dict.fromkeys(possible("task")), {task.name: task for task in corpus.pair_tasks}
+        if others:
+            told = ", ".join([name, *others])
+            raise InputError(f"task: {told}: scores of different tasks cannot be compared; expected one task")
+        if name not in tasks:
             raise InputError(
-                f"task: {', '.join(names)}: scores of different tasks cannot be compared; expected one task"
+                f"task: {name}: the corpus has no such pair task; expected one of {', '.join(tasks) or 'none'}"
             )
-        if names[0] not in tasks:
-            raise InputError(
-                f"task: {names[0]}: the corpus has no such pair task; expected one of {', '.join(tasks) or 'none'}"
-            )
-        splits = tasks[names[0]].splits
+        splits = tasks[name].splits
         for split in ("train", "dev"):
             if split not in splits:
-                raise InputError(f"task: {names[0]}: it has no {split} split; it has {', '.join(splits)}")
+                raise InputError(f"task: {name}: it has no {split} split; it has {', '.join(splits)}")
         check_enough("batch_size", max(possible("batch_size")), len(splits["train"].target_P), "training pairs")
 
     @classmethod
@@ -163,10 +198,19 @@ class DSE(EncoderMethod):
 
     def pooled(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         """Concatenated means, B x D, in float32; with gradients unless the student is frozen."""
-        if self.params.frozen and not isinstance(rows, Tensor):
-            features = _FrozenFeatures.of(self.prepared, self.pooled_layers)
-            return torch.from_numpy(features.take(rows, self._compute_features)).to(self.device)
-        return super().pooled(rows)
+        if not self.params.frozen or isinstance(rows, Tensor):
+            return super().pooled(rows)
+        new = np.unique(rows[self._place_N[rows] < 0])
+        if len(new):
+            self._place_N[new] = len(self._features_MD) + np.arange(len(new))
+            self._features_MD = np.concatenate([self._features_MD, self._features(new)])
+        return torch.from_numpy(self._features_MD[self._place_N[rows]]).to(self.device)
+
+    def _features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        device = torch.device(self.device).type
+        self.student.eval()
+        with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+            return self.over_parts(rows, TOKENS_PER_BATCH[device], self.read).float().cpu().numpy()
 
     def encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Vectors of corpus rows as the method is now, N x d, dropout off."""
@@ -174,15 +218,6 @@ class DSE(EncoderMethod):
             return super().encode(rows)
         with torch.inference_mode():
             return self.project(self.pooled(rows)).float().cpu().numpy()
-
-    def _compute_features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        device = torch.device(self.device).type
-        self.student.eval()
-        with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-            pooled = self.over_parts(
-                rows, TOKENS_PER_BATCH[device], lambda part: self.student(part)["sentence_embedding"]
-            )
-            return pooled.float().cpu().numpy()
 
     def pair_outputs(self, left_P: NDArray[np.int64], right_P: NDArray[np.int64]) -> NDArray[np.float32]:
         """The head's outputs of pairs of corpus rows, P x C, dropout off."""
@@ -201,33 +236,3 @@ class DSE(EncoderMethod):
         """A sentence-transformers folder, and the pair head beside it (`load_pair_scorer` reads both)."""
         super().export(folder)
         save_pair_head(folder, self.head, self.task)
-
-
-class _FrozenFeatures:
-    """A frozen student's features, each corpus row computed when it is first asked for."""
-
-    _kept: ClassVar[_FrozenFeatures | None] = None
-
-    def __init__(self, prepared: Prepared, layers: int) -> None:
-        assert prepared.tokens is not None
-        self.prepared, self.layers = prepared, layers
-        self.position_N = np.full(len(prepared.tokens.offsets) - 1, -1, dtype=np.int64)
-        self.features_MD = np.empty((0, 0), dtype=np.float32)
-
-    @classmethod
-    def of(cls, prepared: Prepared, layers: int) -> _FrozenFeatures:
-        """Those that this process has, begun anew for other inputs: a warm worker runs many trials on the same."""
-        if cls._kept is None or cls._kept.prepared is not prepared or cls._kept.layers != layers:
-            cls._kept = cls(prepared, layers)
-        return cls._kept
-
-    def take(
-        self, rows: NDArray[np.int64], compute: Callable[[NDArray[np.int64]], NDArray[np.float32]]
-    ) -> NDArray[np.float32]:
-        """The features of `rows`, `len(rows)` x D; those that are missing by `compute(rows)`."""
-        new = np.unique(rows[self.position_N[rows] < 0])
-        if len(new):
-            computed = compute(new)
-            self.position_N[new] = len(self.features_MD) + np.arange(len(new))
-            self.features_MD = np.concatenate([self.features_MD.reshape(-1, computed.shape[1]), computed])
-        return np.asarray(self.features_MD[self.position_N[rows]])

@@ -5,13 +5,13 @@ Axes: B batch, D student width, d output dimension.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
@@ -20,18 +20,20 @@ from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.head_tuning import HeadTuning, HeadTuningParams
-from distilbench.methods.parts.losses import Distance, full_precision, target_distance
-from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
+from distilbench.methods.parts.losses import Distance, SimilarityTermParams, full_precision, target_loss
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
-from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
-from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
+from distilbench.methods.parts.starts import ProjectedParams, start_projection
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
-from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
+from distilbench.methods.parts.unlabelled import (
+    ACTIVATIONS,
+    Activation,
+    Unlabelled,
+    UnlabelledParams,
+    check_static_activation,
+)
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
 class HPDParams(
@@ -40,13 +42,12 @@ class HPDParams(
     FineTuningParams,
     ProjectedParams,
     NestedParams,
-    NeighbourTermParams,
     SimilarityTermParams,
     HeadTuningParams,
 ):
     """Hyper-parameters; the defaults are the paper's."""
 
-    activation: Literal["identity", "tanh"] = "identity"
+    activation: Activation = "identity"
     """After the projection: none (the paper), or tanh (the released code)."""
     loss: Distance = "squared"
     """Squared distance to the target (the paper, equation 2), or one minus the cosine."""
@@ -77,7 +78,7 @@ class HPD(Nested, Whitened, Unlabelled):
             self.register_buffer(name, torch.from_numpy(array.copy()), persistent=False)
         if self.static is None:
             self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
-            start_projection(self, linear_of(self.projection), params, self.rows, self._targets)
+            start_projection(self, self.projection, params, self.rows, self._targets)
         self._loss_widths = widths_of(params.model_dump()) if params.nested else (self.trained_dim,)
         self.head_tuning = HeadTuning(params, self, self.rows, self._loss_widths) if params.head_steps else None
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
@@ -116,8 +117,7 @@ class HPD(Nested, Whitened, Unlabelled):
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
         """No tanh and no steps of the head where the student is static: its projection is in the table."""
-        if is_static(student) and "tanh" in possible("activation"):
-            raise InputError("--student static: activation: tanh; expected identity, since no layer follows the table")
+        check_static_activation(possible, student)
         if is_static(student) and max(possible("head_steps")):
             raise InputError("--student static: head_steps: expected 0, since no layer follows the table")
 
@@ -140,6 +140,4 @@ class HPD(Nested, Whitened, Unlabelled):
         rows = self.at(self.rows, index_B)
         h_s = self.outputs(rows).float()
         h_t = self.batch_targets(rows) if self.targets_Nd is None else self.on_device(self.targets_Nd, index_B)
-        loss = target_distance(self.params.loss, h_s, h_t, self._loss_widths)
-        loss = with_similarities(self.params, loss, h_s, h_t, self._loss_widths)
-        return with_neighbours(self.params, loss, h_s, lambda: self.teacher_vectors(rows))
+        return target_loss(self.params, self.params.loss, h_s, h_t, self._loss_widths)

@@ -32,7 +32,7 @@ from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase
 
-Kernel = Literal["rbf", "imq", "imq_released", "linear"]
+Kernel = Literal["rbf", "imq", "linear"]
 START_SENTENCES = 2000
 """Training sentences that W and the projection start from."""
 
@@ -48,19 +48,16 @@ class IBKDParams(UnlabelledParams, FineTuningParams):
     beta2: float = Field(default=0.5, ge=0)
     """Weight of HSIC in stage 2."""
     kernel: Kernel = "rbf"
-    """imq is (1 + gamma r^2)^(-1/2), imq_released what the released code has, (gamma + r^2)^(-1/2)."""
+    """Of unit vectors, of which r is the distance of two: rbf is exp(-gamma r^2), imq (1 + gamma r^2)^(-1/2)."""
     gamma: float = Field(default=0.5, gt=0)
     """The bandwidth of the RBF and IMQ kernels."""
-    kernel_input: Literal["unit", "raw"] = "unit"
-    """Whether X and S are brought to unit norm before the kernel. The paper does not say; with raw vectors, whose squared
-    distances are far above 1 / gamma, the RBF matrices are near the identity and HSIC has no gradient."""
     negatives_of: Literal["batch", "anchor"] = "anchor"
     input_layer: int = 0
     """Whose mean-pooled output X is: 0 the embedding layer (the released code in stage 1), i the student's i-th layer, -2
     the layer before the last (the released code in stage 2)."""
-    map_start: Literal["random", "regression", "identity", "auto"] = "auto"
-    """W at random (the paper), as the ridge regression of the untrained student's states to the teacher's embeddings, or as
-    the identity, where the two are of one width; auto is the identity there and the regression elsewhere."""
+    map_start: Literal["random", "regression", "auto"] = "auto"
+    """W at random (the paper), or as the ridge regression of the untrained student's states to the teacher's embeddings;
+    auto is the identity where the two are of one width, and the regression elsewhere."""
     export_map: bool = False
     """Whether W, with a bias, stays in the student, whose own width then is the teacher's (the released code)."""
     projection_start: Literal["random", "pca"] = "pca"
@@ -79,9 +76,7 @@ def gram(x_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
         return products
     norms_B = x_BD.square().sum(dim=-1)
     squared = (norms_B[:, None] + norms_B[None, :] - 2 * products).clamp_min(0)
-    if kernel == "rbf":
-        return torch.exp(-gamma * squared)
-    return torch.rsqrt(gamma + squared) if kernel == "imq_released" else torch.rsqrt(1 + gamma * squared)
+    return torch.exp(-gamma * squared) if kernel == "rbf" else torch.rsqrt(1 + gamma * squared)
 
 
 def hsic(x_BD: Tensor, s_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
@@ -112,14 +107,14 @@ class IBKD(Unlabelled):
         super().__init__(params, prepared, device)
         self._check_layer()
         teacher = prepared.vectors.width
-        self.map = nn.Linear(self.width, teacher, bias=False) if not params.export_map else self.linear(teacher)
-        encoder_width = teacher if params.export_map else self.width
-        self._check_widths(encoder_width)
-        self.down = (
-            None
-            if params.output_dim == encoder_width
-            else Dense(encoder_width, params.output_dim, activation_function=nn.Identity())
-        )
+        self.map = Dense(self.width, teacher, bias=params.export_map, activation_function=nn.Identity())
+        encoder_width, d = teacher if params.export_map else self.width, params.output_dim
+        if params.export_map and (d > encoder_width or (d < encoder_width and not params.ft_epochs)):
+            raise InputError(
+                f"output_dim is {d}; with export_map expected the teacher's {encoder_width}"
+                + (" or below" if params.ft_epochs else ", or ft_epochs above 0, where stage 2 trains a projection")
+            )
+        self.down = None if d == encoder_width else Dense(encoder_width, d, activation_function=nn.Identity())
         if params.export_map:
             self.projection = self.map
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
@@ -136,20 +131,6 @@ class IBKD(Unlabelled):
                 f"input_layer is {layer}; expected from {-layers - 1} (the embeddings) to -2 (the layer before the last)"
             )
 
-    def _check_widths(self, encoder_width: int) -> None:
-        """The start of W fits the two widths, and a student as wide as W's output gets a layer to d in stage 2."""
-        p, teacher = self.params, self.prepared.vectors.width
-        if p.map_start == "identity" and self.width != teacher:
-            raise InputError(
-                f"map_start is identity, but the student is {self.width} wide and the teacher {teacher}; "
-                "expected regression, auto or random"
-            )
-        if p.export_map and (p.output_dim > encoder_width or (p.output_dim < encoder_width and not p.ft_epochs)):
-            raise InputError(
-                f"output_dim is {p.output_dim}; with export_map expected the teacher's {encoder_width}"
-                + (" or below" if p.ft_epochs else ", or ft_epochs above 0, where stage 2 trains a projection")
-            )
-
     def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
         """Not centred, as the teacher's vectors are not."""
         return self.token_axes(vectors_VD)
@@ -162,16 +143,20 @@ class IBKD(Unlabelled):
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
         """A projection only where stage 2 trains it. A static student has no hidden states for HSIC, and no W after it."""
-        if not is_static(student):
-            cls._check_projection(possible, native)
-            return
-        for name in ("beta1", "beta2"):
-            if name == "beta2" and not max(possible("ft_epochs")):
-                continue
-            if max(possible(name)):
-                raise InputError(f"--student static: {name}: HSIC needs an encoder's hidden states; expected {name}: 0")
-        if True in possible("export_map"):
-            raise InputError("--student static: export_map: true; expected false, since no layer follows the table")
+        mapped, stage2 = possible("export_map"), possible("ft_epochs")
+        if is_static(student):
+            for name in ("beta1", *(["beta2"] if max(stage2) else [])):
+                if max(possible(name)):
+                    raise InputError(
+                        f"--student static: {name}: HSIC needs an encoder's hidden states; expected {name}: 0"
+                    )
+            if True in mapped:
+                raise InputError("--student static: export_map: true; expected false, since no layer follows the table")
+        elif not all(mapped) and min(stage2) == 0 and (d := min(possible("output_dim"))) < native:
+            raise InputError(
+                f"output_dim: {d}: below the student's width of {native} a projection is trained in stage 2, but ft_epochs "
+                f"can be 0; expected output_dim {native} (`native`) or ft_epochs above 0"
+            )
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
@@ -181,19 +166,11 @@ class IBKD(Unlabelled):
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """Enough sentences and labelled examples for one batch."""
-        if all(possible("export_map")):  # then the widest is the teacher's width: `_check_widths`
+        if all(possible("export_map")):  # then the widest is the teacher's width: `__init__`
             cls.check_batches(possible, corpus)
         else:
             super().check_corpus(possible, corpus, native)
         FineTuning.check_corpus(possible, corpus)
-
-    @classmethod
-    def _check_projection(cls, possible: Possible, native: int) -> None:
-        if not all(possible("export_map")) and min(possible("ft_epochs")) == 0 and min(possible("output_dim")) < native:
-            raise InputError(
-                f"output_dim: {min(possible('output_dim'))}: below the student's width of {native} a projection is trained "
-                f"in stage 2, but ft_epochs can be 0; expected output_dim {native} (`native`) or ft_epochs above 0"
-            )
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
@@ -211,32 +188,27 @@ class IBKD(Unlabelled):
         stage2 = self.fine_tuning.phase(self.stage2_loss, begin=self._add_projection, start=self._start_projection)
         return [stage1, stage2]
 
-    @property
     def _start_rows(self) -> NDArray[np.int64]:
         return self.rows[spread(len(self.rows), START_SENTENCES)]
 
     def _start_map(self) -> None:
-        p = self.params
-        if p.map_start == "random":
-            return
-        layer, teacher = self.map.linear if isinstance(self.map, Dense) else self.map, self.prepared.vectors
-        if p.map_start == "identity" or (p.map_start == "auto" and self.width == teacher.width):
+        p, layer, teacher, rows = self.params, self.map.linear, self.prepared.vectors, self._start_rows()
+        if p.map_start == "auto" and self.width == teacher.width:
             Linear(np.eye(self.width), np.zeros(self.width)).copy_to(layer)
-            return
-        states_SD, targets_ST = self.start_states(self._start_rows), teacher.take(self._start_rows)
-        regression(states_SD, targets_ST, bias=layer.bias is not None).copy_to(layer)
+        elif p.map_start != "random":
+            regression(self.start_states(rows), teacher.take(rows), bias=p.export_map).copy_to(layer)
+
+    def _add_projection(self) -> None:
+        if self.down is not None:
+            self.projection = nn.Sequential(self.map, self.down) if self.params.export_map else self.down
 
     def _start_projection(self) -> None:
         if self.down is None or self.params.projection_start == "random":
             return
-        self.projection = self.map if isinstance(self.map, Dense) else None
-        vectors_SD = self.encode(self._start_rows)
+        self.projection = self.map if self.params.export_map else None
+        vectors_SD = self.encode(self._start_rows())
         self._add_projection()
         principal_axes(vectors_SD, self.params.output_dim).copy_to(self.down.linear)
-
-    def _add_projection(self) -> None:
-        if self.down is not None:
-            self.projection = nn.Sequential(self.map, self.down) if isinstance(self.map, Dense) else self.down
 
     def layers_after_pooling(self) -> Sequence[nn.Module]:
         """W and the projection, where the student has them."""
@@ -244,9 +216,7 @@ class IBKD(Unlabelled):
 
     def _mapped(self, s_BD: Tensor) -> Tensor:
         """W s, in the teacher's space."""
-        if isinstance(self.map, Dense):
-            return self.map({"sentence_embedding": s_BD})["sentence_embedding"].float()
-        return self.map(s_BD).float()
+        return self.map({"sentence_embedding": s_BD})["sentence_embedding"].float()
 
     def _input_and_output(self, rows: NDArray[np.int64] | Tensor) -> tuple[Tensor, Tensor]:
         """X and the pooled S of rows, both B x D, in one forward pass."""
@@ -266,10 +236,8 @@ class IBKD(Unlabelled):
         return both[:, : self.width], both[:, self.width :]
 
     def _hsic(self, x_BD: Tensor, s_BD: Tensor) -> Tensor:
-        p = self.params
-        if p.kernel_input == "unit":
-            x_BD, s_BD = functional.normalize(x_BD, dim=-1), functional.normalize(s_BD, dim=-1)
-        return hsic(x_BD, s_BD, p.kernel, p.gamma)
+        x_BD, s_BD = functional.normalize(x_BD, dim=-1), functional.normalize(s_BD, dim=-1)
+        return hsic(x_BD, s_BD, self.params.kernel, self.params.gamma)
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Stage 1: InfoNCE between W s and t of the same sentence, + beta1 HSIC(X, S) (IBKD, equations 5 and 8)."""

@@ -18,14 +18,13 @@ from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
 from distilbench.methods.method import Possible
-from distilbench.methods.parts import head_method
+from distilbench.methods.parts import heads
 from distilbench.methods.parts.cluster_head import save_cluster_head
 from distilbench.methods.parts.coding_rate import mcr2_loss
-from distilbench.methods.parts.head_method import HeadMethod
-from distilbench.methods.parts.heads import Layer, elu_layer, export_with_head, moved, pca_head
+from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, moved, pca_head
+from distilbench.methods.parts.losses import coded
 from distilbench.methods.parts.nested import widths_of
 from distilbench.methods.parts.starts import spread
-from distilbench.methods.parts.straight_through import coded
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import CodedParams, TrainedParams, check_enough
 from distilbench.training.phases import Phase
@@ -106,7 +105,6 @@ class CompressionHead(nn.Module):
         if self.params.pairs == "duplicates":
             return self.sides[0][chosen], self.sides[1][chosen]
         x_BD = self.sides[0][chosen]
-
         return self._noisy(x_BD), self._noisy(x_BD)
 
     def _noisy(self, x_BD: Tensor) -> Tensor:
@@ -121,25 +119,31 @@ class CompressionHead(nn.Module):
         hidden_BD = self.trunk(x_BD)
         return coded(self.features(hidden_BD), self.params.bits), self.logits(hidden_BD)
 
-    def mean(self) -> Tensor:
-        """The mean of the head's unit vectors over a sample of the training sentences, in double precision."""
+    def _unit(self, vectors_ND: NDArray[np.float32]) -> Tensor:
+        x_ND = torch.from_numpy(np.array(vectors_ND, dtype=np.float32)).to(self.device)
+        return functional.normalize(self.features(self.trunk(x_ND)), dim=-1)
+
+    def centre(self) -> Layer | None:
+        """The layer that takes away the mean of the head's unit vectors over a sample of the training sentences."""
+        if not self.params.centre:
+            return None
         with torch.inference_mode():
-            x_SD = torch.from_numpy(self.vectors.take(self.sample)).to(self.device)
-            return functional.normalize(self.features(self.trunk(x_SD)), dim=-1).double().mean(dim=0)
+            mean_d = self._unit(self.vectors.take(self.sample)).double().mean(dim=0)
+        return moved(mean_d)
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Vectors of unit norm, as an export gives them, of corpus rows from the teacher's cached embeddings."""
-        starts = range(0, len(rows), head_method.ROWS)
-        return self.applied(self.vectors.take(rows[i : i + head_method.ROWS]) for i in starts)
+        starts = range(0, len(rows), heads.ROWS)
+        return self.applied(self.vectors.take(rows[i : i + heads.ROWS]) for i in starts)
 
     def applied(self, parts: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
         """The same of the teacher's vectors, which come in parts."""
         out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
-        centre = moved(self.mean()).to(self.device) if self.params.centre else None
+        centre = self.centre()
+        centre = centre and centre.to(self.device)
         with torch.inference_mode():
             for vectors_BD in parts:
-                x_BD = torch.from_numpy(np.array(vectors_BD, dtype=np.float32)).to(self.device)
-                z_Bd = functional.normalize(self.features(self.trunk(x_BD)), dim=-1)
+                z_Bd = self._unit(vectors_BD)
                 if centre is not None:
                     z_Bd = functional.normalize(centre(z_Bd), dim=-1)
                 out.append(z_Bd.float().cpu().numpy())
@@ -212,6 +216,6 @@ class MCR2(HeadMethod):
     def export(self, folder: Path) -> None:
         """Teacher, head, unit norm, what centres it; beside them the cluster head."""
         layers = cast(list[Layer], list(self.head))
-        centre = moved(self.compression.mean()) if self.params.centre else None
+        centre = self.compression.centre()
         export_with_head(self.prepared.teacher, layers, folder, unit_norm=True, centre=centre)
-        save_cluster_head(folder, self.compression.logits)
+        save_cluster_head(folder, self.compression.logits, after=2 if centre is None else 4)

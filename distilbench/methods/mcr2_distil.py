@@ -5,7 +5,7 @@ Axes: B batch, D teacher width, d output dimension.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,33 +14,25 @@ from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.encoders.student import is_static
-from distilbench.errors import InputError
 from distilbench.methods import mcr2
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
-from distilbench.methods.parts.encoder_params import DistilledParams
-from distilbench.methods.parts.losses import Distance, target_distance
-from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
+from distilbench.methods.parts.losses import Distance, SimilarityTermParams, target_loss
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths
-from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
-from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
+from distilbench.methods.parts.starts import ProjectedParams, start_projection
+from distilbench.methods.parts.unlabelled import ACTIVATIONS, Activation, DistilledParams, check_static_activation
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase, epoch_steps
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
-
-class MCR2DistilParams(
-    mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams, NeighbourTermParams, SimilarityTermParams
-):
+class MCR2DistilParams(mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams, SimilarityTermParams):
     """Those of the compression head (`lr`, `batch_size`, `steps`, ...), and the distillation's."""
 
     distil_epochs: float = Field(default=100, gt=0)
     """Passes over the training sentences (100 in the released code)."""
     distil_lr: float = Field(default=1e-4, gt=0, le=1)
     distil_batch_size: int = Field(default=256, ge=2)
-    activation: Literal["identity", "tanh"] = "tanh"
+    activation: Activation = "tanh"
     """After the student's linear layer."""
     loss: Distance = "squared"
     """Squared distance to the head's features, or one minus the cosine."""
@@ -85,8 +77,7 @@ class MCR2Distil(Nested, EncoderMethod):
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
         """No tanh where the student is static: no layer follows the table."""
-        if is_static(student) and "tanh" in possible("activation"):
-            raise InputError("--student static: activation: tanh; expected identity, since no layer follows the table")
+        check_static_activation(possible, student)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
@@ -114,29 +105,23 @@ class MCR2Distil(Nested, EncoderMethod):
     def _begin(self) -> None:
         """The head is finished: its features of all training sentences are the targets."""
         self.projection, self.distilling = self.down, True
-        self.targets_Nd = self._features(self.prepared.train)
+        self.targets_Nd = self.compression.embed(self.prepared.train)
 
     def _start(self) -> None:
         if self.down is not None:
-            start_projection(self, linear_of(self.down), self.params, self.prepared.train, self._features)
+            start_projection(self, self.down, self.params, self.prepared.train, self.compression.embed)
         elif self.static is not None and self.prepared.static is not None:
             self.static.start(self.compression.applied([self.prepared.static.vectors_VD]))
 
-    def _features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The head's output for the teacher's cached embeddings of corpus rows, N x d."""
-        return self.compression.embed(rows)
-
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The student's vectors of corpus rows; while the head is trained, what the student is to learn."""
-        return super().embed(rows) if self.distilling else self._features(rows)
+        return super().embed(rows) if self.distilling else self.compression.embed(rows)
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean over the batch of ||student - target||^2, or of 1 - cos(student, target).
 
         Nested: the mean over the widths, of which the head was trained at each.
         """
-        rows = self.at(self.prepared.train, index_B)
-        vectors_Bd, target_Bd = self.outputs(rows).float(), self.on_device(self.targets_Nd, index_B)
-        loss = target_distance(self.params.loss, vectors_Bd, target_Bd, self.compression.widths)
-        loss = with_similarities(self.params, loss, vectors_Bd, target_Bd, self.compression.widths)
-        return with_neighbours(self.params, loss, vectors_Bd, lambda: self.teacher_vectors(rows))
+        vectors_Bd = self.outputs(self.at(self.prepared.train, index_B)).float()
+        target_Bd = self.on_device(self.targets_Nd, index_B)
+        return target_loss(self.params, self.params.loss, vectors_Bd, target_Bd, self.compression.widths)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -22,9 +23,6 @@ from distilbench.records import Score
 from distilbench.storage.arrays import ShardedArray
 from distilbench.training.params import Params
 from distilbench.training.phases import Learner
-
-if TYPE_CHECKING:
-    from distilbench.evaluation.faiss_codes import Code
 
 Possible = Callable[[str], list[Any]]
 """The values that a search space can give a parameter (the ends of a range)."""
@@ -140,10 +138,6 @@ class Method(Learner):
         """Scores on the method's own task, the first of dev being the objective; none: STS Spearman beside PCA is."""
         return []
 
-    def trained_code(self) -> Code | None:
-        """The code that was trained with the student; None where a code is calibrated on its vectors, as others are."""
-        return None
-
     @property
     def in_teacher_space(self) -> bool:
         """Whether a student's vectors are to be the teacher's own, so that they can search documents that it embedded."""
@@ -153,3 +147,18 @@ class Method(Learner):
     def variant(cls, params: dict[str, Any]) -> str:
         """What tells two students of this method and dimension apart in a table; "" when nothing does."""
         return ""
+
+
+def requirements_of(methods: Sequence[tuple[type[Method], Possible]]) -> Requirements:
+    """What any of `methods` asks for, each with its possible values."""
+    needs = Requirements()
+    for method, possible in methods:
+        needs |= dataclasses.replace(method.needs(possible), students=students_of(method, possible))
+    return needs
+
+
+def students_of(method: type[Method], possible: Possible) -> tuple[str | None, ...]:
+    """The students that a method trains; None is the run's own, which a method without that parameter trains too."""
+    if not method.trains_encoder:
+        return ()
+    return tuple(possible("student")) if "student" in method.params_type.model_fields else (None,)

@@ -16,9 +16,7 @@ from torch.nn import functional
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.losses import squared_distance
-from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
-from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
+from distilbench.methods.parts.losses import SimilarityTermParams, target_loss
 from distilbench.methods.parts.starts import regression, spread
 from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
 from distilbench.prepare.prepared import Prepared
@@ -28,7 +26,7 @@ START_SENTENCES = 4000
 """Training sentences that a map or a scale is fitted on at most."""
 
 
-class MSEParams(UnlabelledParams, NeighbourTermParams, SimilarityTermParams):
+class MSEParams(UnlabelledParams, SimilarityTermParams):
     """Hyper-parameters of distillation from unlabelled sentences."""
 
     norm: Literal["raw", "unit", "scale"] = "unit"
@@ -94,5 +92,4 @@ class MSE(Unlabelled):
             s_BT, t_BT = functional.normalize(s_BT, dim=-1), functional.normalize(t_BT, dim=-1)
         elif self.params.norm == "scale":
             s_BT = s_BT * self.scale
-        loss = with_similarities(self.params, squared_distance(s_BT, t_BT), s_BT, t_BT, [t_BT.shape[1]])
-        return with_neighbours(self.params, loss, s_BT, lambda: t_BT)
+        return target_loss(self.params, "squared", s_BT, t_BT, [t_BT.shape[1]])

@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from distilbench.methods.parts.head_method import HeadMethod
-from distilbench.methods.parts.heads import linear_head
+from distilbench.methods.parts.heads import HeadMethod, linear_head
 from distilbench.prepare.prepared import Prepared
 from distilbench.training import params
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from distilbench.data.sampling import sample
-from distilbench.methods.parts.head_method import HeadMethod
-from distilbench.methods.parts.heads import whitening_head
+from distilbench.methods.parts.heads import HeadMethod, whitening_head
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import Params
 

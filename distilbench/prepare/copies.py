@@ -14,7 +14,7 @@ from distilbench.data.corpus import Copies, Corpus
 from distilbench.data.distinct import KEY, write_distinct
 from distilbench.data.sentences import TEXT, SentenceFile, in_batches, read_arrow, sentences_artifact, write_arrow
 from distilbench.evaluation.sts import cosine
-from distilbench.prepare.augment import Operation, same
+from distilbench.prepare.augment.operation import Operation, same
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import ShardedArray, array_sha256, save_array, shard_ranges

@@ -50,12 +50,6 @@ FILES = ("config.json", "model.safetensors", "tokenizer_config.json", DEV_SCORES
 """The files of a fine-tuned cross-encoder: those that every one has; a tokenizer may have more."""
 STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes what it computes."""
-PROBLEM = {
-    "regression": "regression",
-    "binary": "single_label_classification",
-    "three-class": "single_label_classification",
-}
-"""What Hugging Face calls each kind of task."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ def start_cross_encoder(
     model = _load(source, what, device, num_labels=outputs, revision=start.revision)
     model.max_seq_length = min(max_tokens, model.max_seq_length)
     config: Any = model.config
-    config.problem_type = PROBLEM[task.kind]
+    config.problem_type = "regression" if task.kind == "regression" else "single_label_classification"
     if task.classes:
         config.id2label = dict(enumerate(task.classes))
         config.label2id = {name: i for i, name in enumerate(task.classes)}
@@ -121,10 +115,7 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
     EncoderSpec(str(folder.absolute())).folder()  # config and weights are there
     columns = _columns(what, read_json_object(folder / "config.json", "expected a Hugging Face model's"), task)
     readable_tokenizer(str(folder), what)
-    model = _load(str(folder), what, device)
-    if missing := _drawn(model, folder / "model.safetensors"):
-        raise InputError(f"{what}: no weights of {', '.join(missing)}; expected a fine-tuned model")
-    return TaskCrossEncoder(model, columns)
+    return TaskCrossEncoder(_load(str(folder), what, device), columns)
 
 
 def _load(source: str, what: str, device: str, **options: Any) -> sentence_transformers.CrossEncoder:
@@ -134,56 +125,33 @@ def _load(source: str, what: str, device: str, **options: Any) -> sentence_trans
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # its report of an output layer that is drawn
+    local, model_kwargs = Path(source).is_dir(), {"dtype": torch.float32}
     try:
-        model = CrossEncoder(
-            source,
-            device=device,
-            trust_remote_code=False,
-            local_files_only=Path(source).is_dir(),
-            model_kwargs={"dtype": torch.float32},
-            **options,
-        )
+        model = CrossEncoder(source, device=device, local_files_only=local, model_kwargs=model_kwargs, **options)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{what}: cannot be loaded: {reason:.200}") from error
     return model.eval()
 
 
-def _drawn(model: sentence_transformers.CrossEncoder, weights: Path) -> list[str]:
-    """The parameters of the output layer that a file of weights does not have: transformers draws them at random."""
-    from safetensors import safe_open
-
-    whole: Any = model.model
-    if not weights.exists():
-        return []
-    with safe_open(weights, framework="pt") as file:
-        saved = set(file.keys())
-    own = [name for name, _ in whole.named_parameters() if not name.startswith(f"{whole.base_model_prefix}.")]
-    return sorted(set(own) - saved)[:3]
-
-
 def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:
     """The model's outputs in the order of the task's classes."""
-    names = [architecture for architecture in config.get("architectures") or [] if isinstance(architecture, str)]
-    if not any(name.endswith("ForSequenceClassification") for name in names):
-        raise InputError(f"{what}: its architectures are {names}; expected one ...ForSequenceClassification")
+    architectures = list(map(str, config.get("architectures") or []))
+    if not any(name.endswith("ForSequenceClassification") for name in architectures):
+        raise InputError(f"{what}: its architectures are {architectures}; expected one ...ForSequenceClassification")
     labels = {int(i): str(name) for i, name in (config.get("id2label") or {0: "LABEL_0", 1: "LABEL_1"}).items()}
-    outputs = len(labels)
+    unchanged = list(range(len(labels)))
     if task is None:
-        return list(range(outputs))
+        return unchanged
     allowed = (1, 2) if task.kind == "binary" else (OUTPUTS[task.kind],)
-    if outputs not in allowed:
+    problem, regression = config.get("problem_type"), task.kind == "regression"
+    if len(labels) not in allowed or (problem is not None and (problem == "regression") != regression):
         raise InputError(
-            f"{what}: it has {outputs} outputs; expected {' or '.join(map(str, allowed))} for {task.name}, "
-            f"a {task.kind} task"
+            f"{what}: it has {len(labels)} outputs, its problem_type is {problem!r}; expected "
+            f"{' or '.join(map(str, allowed))} for {task.name}, a {task.kind} task"
         )
-    problem, expected = config.get("problem_type"), PROBLEM[task.kind]
-    if task.kind == "binary" and outputs == 1:
-        expected = "multi_label_classification"  # one output with a sigmoid
-    if problem not in (None, expected):
-        raise InputError(f"{what}: its problem_type is {problem!r}; expected {expected!r} for {task.name}")
-    if outputs == 1 or all(name.upper() == f"LABEL_{i}" or name.isdigit() for i, name in labels.items()):
-        return list(range(outputs))
+    if len(labels) == 1 or all(name.upper() == f"LABEL_{i}" or name.isdigit() for i, name in labels.items()):
+        return unchanged
     column_of, class_names = {name.lower(): i for i, name in labels.items()}, [name.lower() for name in task.classes]
     if task.kind == "binary" and class_names[1] in column_of:  # what the other one is called does not matter
         return [1 - column_of[class_names[1]], column_of[class_names[1]]]
@@ -201,9 +169,13 @@ def pair_texts(task: PairTask, split: str, sentences: Sequence[str]) -> tuple[li
     return [sentences[i] for i in rows.left_P], [sentences[i] for i in rows.right_P]
 
 
-def pairs_fingerprint(task: PairTask, split: str, texts: tuple[list[str], list[str]]) -> str:
-    """What a split's logits and labels depend on: its sentences and targets, wherever they are in a corpus."""
-    return fingerprint([*texts, task.splits[split].target_P.tolist()])
+def _identity(task: PairTask, texts: Mapping[str, tuple[list[str], list[str]]]) -> dict[str, Any]:
+    """What logits and labels of some splits depend on: sentences and targets, wherever they are in a corpus."""
+    return {
+        "pairs": {split: fingerprint([*both, task.splits[split].target_P.tolist()]) for split, both in texts.items()},
+        "task": [task.kind, task.classes, task.low, task.high],
+        "step_version": STEP_VERSION,
+    }
 
 
 @dataclass(frozen=True)
@@ -228,19 +200,16 @@ class FineTuning:
             raise InputError(f"cross-encoder batch_size is {batch}, but the corpus has only {pairs} training pairs")
         parts = {
             "start": self.start.identity()["source"],
-            "pairs": {split: pairs_fingerprint(task, split, self.texts[split]) for split in ("train", "dev")},
-            "task": [task.kind, task.classes, task.low, task.high],
             "params": asdict(self.params),
             "seed": self.seed,
-            "step_version": STEP_VERSION,
+            **_identity(task, {split: self.texts[split] for split in ("train", "dev")}),
         }
 
         def make(folder: Path, missing: list[str]) -> None:
             if not gpus_elsewhere(size.grow_to):
                 return self.run(folder)
-            label = f"Cross-encoder on {task.name}"
-            rich.print(f"{label}: fine-tuned on a GPU node; after each epoch its state is in {folder}")
-            return on_gpu_node(FineTuning.run, replace(self, start=self.start.absolute()), folder, what=label)
+            there = replace(self, start=self.start.absolute())
+            return on_gpu_node(FineTuning.run, there, folder, what=f"Cross-encoder on {task.name}")
 
         return store.build("cross-encoder", parts, FILES, make)
 
@@ -248,80 +217,73 @@ class FineTuning:
         """Fine-tune into `folder`, from the last epoch that is there."""
         torch.manual_seed(self.seed)
         model = start_cross_encoder(self.start, self.task, self.params.max_tokens, default_device())
-        work = folder / "training"
-        trainer = _trainer(self, model, work)
-        trainer.train(resume_from_checkpoint=_last_checkpoint(work))
+        work, saved = folder / "training", folder / "saved"
+        trainer = self._trainer(model, work)
+        # The last whole checkpoint of a training that was killed: what is written last is its state.
+        whole = [file.parent for file in work.glob("checkpoint-*/trainer_state.json")]
+        last = max(whole, key=lambda path: int(path.name.split("-")[1]), default=None)
+        trainer.train(resume_from_checkpoint=last and str(last))
         best = trainer.state.best_metric
-        scores = next(log for log in trainer.state.log_history if log.get(f"eval_{_FIRST}") == best)
-        remove_folder(folder / "saved")
-        model.save_pretrained(str(folder / "saved"), create_model_card=False)
+        scores = next(log for log in trainer.state.log_history if log.get("eval_first") == best)
+        remove_folder(saved)
+        model.save_pretrained(str(saved), create_model_card=False)
         # Renamed one by one, the whole list last: what has its name is whole.
-        for path in (folder / "saved").iterdir():
+        for path in saved.iterdir():
             path.replace(folder / path.name)
-        named = {name.removeprefix(_DEV): value for name, value in scores.items() if name.startswith(_DEV)}
+        named = {name.removeprefix("eval_dev_"): v for name, v in scores.items() if name.startswith("eval_dev_")}
         write_json(folder / DEV_SCORES, {**named, "epoch": round(scores["epoch"])})
-        (folder / "saved").rmdir()
+        saved.rmdir()
         remove_folder(work)
 
+    def _trainer(self, model: sentence_transformers.CrossEncoder, work: Path) -> Any:
+        """sentence-transformers' trainer: dev after every epoch, and its state in `work`."""
+        from datasets import Dataset
+        from sentence_transformers.base.evaluation import BaseEvaluator
+        from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments, losses
+        from transformers import PrinterCallback
 
-_FIRST, _DEV = "first", "eval_dev_"
+        task, params, tuned = self.task, self.params, f"Cross-encoder from {self.start.name!r} on {self.task.name}"
+        train, dev, (left, right) = task.splits["train"], self.texts["dev"], self.texts["train"]
+        regression, columns = task.kind == "regression", list(range(model.num_labels))
+        target = unit_target(task, train.target_P) if regression else train.target_P.astype(np.int64)
 
+        class DevScores(BaseEvaluator):
+            """The task's metrics on its dev pairs; the first of them chooses the state that is kept."""
 
-def _trainer(tuning: FineTuning, model: sentence_transformers.CrossEncoder, work: Path) -> Any:
-    """sentence-transformers' trainer: dev after every epoch, and its state in `work`."""
-    from datasets import Dataset
-    from sentence_transformers.base.evaluation import BaseEvaluator
-    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments, losses
-    from transformers import PrinterCallback
+            def __call__(self, model: Any, *given: Any, epoch: float = -1, **more: Any) -> dict[str, float]:
+                logits_PC = TaskCrossEncoder(model, columns).logits(*dev)
+                if not np.isfinite(logits_PC).all():
+                    raise InputError(f"{tuned}: its training diverged")
+                metrics = pair_metrics(task.kind, logits_PC, task.splits["dev"].target_P)
+                told = ", ".join(f"dev {name} {value:.2f}" for name, value in metrics.items())
+                rich.print(f"{tuned}, epoch {epoch:g} of {params.epochs:g}: {told}")
+                first = next(iter(metrics.values()))
+                return {"first": first, **{f"dev_{name}": value for name, value in metrics.items()}}
 
-    task, params = tuning.task, tuning.params
-    train, dev, (left, right) = task.splits["train"], tuning.texts["dev"], tuning.texts["train"]
-    regression, columns = task.kind == "regression", list(range(model.num_labels))
-    target = unit_target(task, train.target_P) if regression else train.target_P.astype(np.int64)
-
-    class DevScores(BaseEvaluator):
-        """The task's metrics on its dev pairs; the first of them chooses the state that is kept."""
-
-        def __call__(self, model: Any, output_path: Any = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
-            logits_PC = TaskCrossEncoder(model, columns).logits(*dev)
-            if not np.isfinite(logits_PC).all():
-                raise InputError(f"cross-encoder from {tuning.start.name!r} on {task.name}: its training diverged")
-            metrics = pair_metrics(task.kind, logits_PC, task.splits["dev"].target_P)
-            told = ", ".join(f"dev {name} {value:.2f}" for name, value in metrics.items())
-            rich.print(f"Cross-encoder on {task.name}, epoch {epoch:g} of {params.epochs:g}: {told}")
-            return {_FIRST: next(iter(metrics.values())), **{f"dev_{name}": value for name, value in metrics.items()}}
-
-    steps = len(left) // params.batch_size * params.epochs
-    args = CrossEncoderTrainingArguments(
-        output_dir=str(work),
-        num_train_epochs=params.epochs,
-        per_device_train_batch_size=params.batch_size,
-        learning_rate=params.lr,
-        warmup_steps=round(params.warmup * steps),
-        seed=tuning.seed,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        save_total_limit=2,
-        load_best_model_at_end=True,
-        metric_for_best_model=_FIRST,
-        dataloader_drop_last=True,
-        use_cpu=model.device.type == "cpu",
-        bf16=model.device.type == "cuda",
-        logging_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-    )
-    loss: type[torch.nn.Module] = losses.MSELoss if regression else losses.CrossEntropyLoss
-    pairs = Dataset.from_dict({"left": left, "right": right, "label": target.tolist()})
-    trainer = CrossEncoderTrainer(model, args, train_dataset=pairs, loss=loss(model), evaluator=DevScores())
-    trainer.remove_callback(PrinterCallback)
-    return trainer
-
-
-def _last_checkpoint(work: Path) -> str | None:
-    """The last whole checkpoint of a training that was killed; what is written last is `trainer_state.json`."""
-    whole = [file.parent for file in work.glob("checkpoint-*/trainer_state.json")]
-    return str(max(whole, key=lambda folder: int(folder.name.split("-")[1]))) if whole else None
+        args = CrossEncoderTrainingArguments(
+            output_dir=str(work),
+            num_train_epochs=params.epochs,
+            per_device_train_batch_size=params.batch_size,
+            learning_rate=params.lr,
+            warmup_steps=round(params.warmup * (len(left) // params.batch_size * params.epochs)),
+            seed=self.seed,
+            eval_strategy="epoch",
+            save_strategy="epoch",
+            save_total_limit=2,
+            load_best_model_at_end=True,
+            metric_for_best_model="first",
+            dataloader_drop_last=True,
+            use_cpu=model.device.type == "cpu",
+            bf16=model.device.type == "cuda",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        loss: type[torch.nn.Module] = losses.MSELoss if regression else losses.CrossEntropyLoss
+        pairs = Dataset.from_dict({"left": left, "right": right, "label": target.tolist()})
+        trainer = CrossEncoderTrainer(model, args, train_dataset=pairs, loss=loss(model), evaluator=DevScores())
+        trainer.remove_callback(PrinterCallback)
+        return trainer
 
 
 @dataclass(frozen=True)
@@ -368,9 +330,7 @@ def logits_artifact(
     left, right = pair_texts(task, split, sentences)
     parts = {
         "cross_encoder": EncoderSpec(str(cross_encoder.absolute())).identity()["source"],
-        "pairs": pairs_fingerprint(task, split, (left, right)),
-        "task": [task.kind, task.classes, task.low, task.high],
-        "step_version": STEP_VERSION,
+        **_identity(task, {split: (left, right)}),
     }
     label = f"Cross-encoder logits, {task.name} {split}"
 

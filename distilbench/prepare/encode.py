@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import rich
 from numpy.typing import NDArray
 
 from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
-from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
+from distilbench.data.sentences import FILE, CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
-from distilbench.prepare.embedding_reuse import KIND, known_vectors
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.arrays import MANIFEST, ShardedArray, save_array, shard_name, shard_ranges
 from distilbench.storage.files import fingerprint
 from distilbench.storage.store import ArtifactStore
 
+KIND = "embeddings"
 SHARD_ROWS = {"cpu": 512, "cuda": 8192}
 """Sentences per shard: what a killed run loses per worker. Sorting by length inside 512 keeps padding under 10 %; a GPU
 reads some thousands of sentences at once."""
-
-
 BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 """What `torch.cpu.get_capabilities` calls those that multiply bfloat16 numbers: of x86 and of Arm."""
 MOST_UNKNOWN = 0.75
@@ -188,3 +188,35 @@ def check_bf16() -> None:
             "--backend bf16: this processor has no instructions for bfloat16 (AVX512-BF16, AMX, or Arm's); "
             "expected torch or onnx"
         )
+
+
+def known_vectors(
+    sentences: SentenceFile, parts: Mapping[str, Any], store: ArtifactStore
+) -> tuple[ShardedArray, NDArray[np.int64]] | None:
+    """The artifact that has the most of N `sentences`, and the row of each in it (-1: it has not that one).
+
+    It depends on the same `parts`, its sentences excepted. None if the store has no such artifact.
+    """
+    text, most, best = sentences.column(), 0, None
+    for theirs, their_parts in _others(parts, store):
+        found = pc.index_in(text, value_set=theirs.column())
+        if len(found) - found.null_count > most:
+            most, best = len(found) - found.null_count, (their_parts, len(theirs), found)
+    if best is None or (path := store.find(KIND, best[0])) is None:
+        return None
+    width = np.load(path / shard_name(0), mmap_mode="r", allow_pickle=False).shape[1]
+    row_N = np.asarray(best[2].fill_null(-1)).astype(np.int64)
+    return ShardedArray(path, best[1], width, parts["shard_rows"]), row_N
+
+
+def _others(parts: Mapping[str, Any], store: ArtifactStore) -> Iterator[tuple[SentenceFile, dict[str, Any]]]:
+    """Sentences and parts of finished artifacts whose parts differ in their sentences alone, in a fixed order."""
+    for manifest in sorted(store.root.glob(f"{KIND}-*/{MANIFEST}")):
+        try:
+            theirs = dict(json.loads(manifest.read_text())["parts"])
+        except (OSError, ValueError, LookupError, TypeError):
+            continue  # another process takes it away, or it is damaged: `ArtifactStore.find` says so to whom it concerns
+        if theirs != parts and theirs | {"sentences": parts["sentences"]} == parts:
+            path = store.find("sentences", {"sentences": theirs["sentences"]})
+            if path is not None:
+                yield SentenceFile(path / FILE), theirs

@@ -8,16 +8,19 @@ Axes: N sentences, D width of the student, E of the teacher.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from rich.console import Console
+from rich.table import Table
 from scipy.linalg import cho_factor, cho_solve
 
 from distilbench.data.corpus import Rows, StsSet
@@ -32,7 +35,6 @@ from distilbench.encoders.student import (
 )
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare.progress import progress
-from distilbench.prepare.ranked_layers import FILE, LayerRanking, RankedChoice, named
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.storage.arrays import ShardedArray, array_sha256
 from distilbench.storage.files import write_json
@@ -62,6 +64,123 @@ RIDGE = 1e-3
 HELD_OUT = 5
 """One sentence in so many is held out, where the residual ranks."""
 STEP_VERSION = 1
+FILE = "layer-ranking.json"
+KEPT = "layer-rankings.json"
+"""In the prepared folder of a run: the rankings of all of its students, as a list."""
+SHOWN = 5
+"""Choices that are printed."""
+
+
+class RankedChoice(BaseModel):
+    """Some layers, and how good a start they are: Spearman x 100 on the dev sets, of the states as they are and regressed.
+
+    `residual` is the part of the variance of the teacher's held-out embeddings that the regression leaves; without a labelled
+    dev set it takes the place of the two others.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    layers: tuple[int, ...]
+    dev: float | None = None
+    regressed: float | None = None
+    residual: float | None = None
+
+    @property
+    def score(self) -> float:
+        """What ranks: the higher the better."""
+        return self.regressed if self.regressed is not None else -(self.residual or 0.0)
+
+
+class LayerRanking(BaseModel):
+    """The best choices of `depth` of an encoder's `count` layers, the best first.
+
+    Of many choices (`tried`) the first round read `first_sentences`, and `choices` are the best of them, read again on
+    `sentences`. `search` is "greedy" where the best layer was sought first, then the best one to add, and so on.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    student: str
+    encoder: str
+    count: int
+    depth: int
+    search: Literal["every choice", "greedy"]
+    by: Literal["dev", "residual"]
+    sentences: int
+    dev: tuple[str, ...]
+    pairs: int
+    tried: int
+    first_sentences: int = 0
+    seconds: float
+    choices: tuple[RankedChoice, ...] = Field(min_length=1)
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The layers taken."""
+        return self.choices[0].layers
+
+    @property
+    def summary(self) -> str:
+        """How it was done, in one sentence."""
+        tried = f"all {self.tried} choices" if self.search == "every choice" else "the best layer, then the best to add"
+        again = f", the best {len(self.choices)} again on {self.sentences:,}" if self.first_sentences else ""
+        by = f"dev Spearman ({', '.join(self.dev)}) after" if self.dev else "what is left on held-out sentences by"
+        read = f"{self.first_sentences or self.sentences:,} sentences{again}"
+        return (
+            f"{self.depth} of the {self.count} layers of {self.encoder}: {tried} on {read}; ranked by {by} a regression on "
+            f"the teacher's embeddings; {self.seconds:.0f} s"
+        )
+
+    def show(self, console: Console) -> None:
+        """Print the best choices and the one taken."""
+        console.print(f"Student {self.student}: {self.summary}", markup=False)
+        table = Table(*self.columns, box=None)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for choice in self.choices[:SHOWN]:
+            mark = " (taken)" if choice.layers == self.chosen else ""
+            table.add_row(named(choice.layers) + mark, *(f"{value:.4g}" for value in self.values(choice)))
+        console.print(table)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Headings of a table of it."""
+        return ("layers", "dev", "dev after regression") if self.by == "dev" else ("layers", "residual")
+
+    def values(self, choice: RankedChoice) -> list[float]:
+        """The numbers of a choice below these headings."""
+        return [v for v in (choice.dev, choice.regressed, choice.residual) if v is not None]
+
+
+def named(layers: Sequence[int]) -> str:
+    """The layers as `--student layers:` takes them."""
+    return ",".join(map(str, layers))
+
+
+_LIST: TypeAdapter[tuple[LayerRanking, ...]] = TypeAdapter(tuple[LayerRanking, ...])
+
+
+def keep_rankings(folder: Path, artifacts: Iterable[Path | None]) -> None:
+    """Write the rankings of a run's students, that of its own first, from where they were made; others go."""
+    rankings = [ranking for path in artifacts if path is not None and (ranking := read_ranking(path)) is not None]
+    distinct = {(ranking.student, ranking.encoder): ranking for ranking in rankings}
+    write_json(folder / KEPT, [ranking.model_dump(mode="json") for ranking in distinct.values()])
+
+
+def read_rankings(folder: Path) -> tuple[LayerRanking, ...]:
+    """What `keep_rankings` has written; nothing where it cannot be read."""
+    try:
+        return _LIST.validate_json((folder / KEPT).read_bytes())
+    except (OSError, ValidationError):
+        return ()
+
+
+def read_ranking(folder: Path) -> LayerRanking | None:
+    """The ranking in a folder; None where there is none, or none that can be read."""
+    try:
+        return LayerRanking.model_validate_json((folder / FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -154,15 +273,10 @@ class Source:
         dev = tuple(sample_pairs(self.dev, FIRST_PAIRS))
         return replace(self, train=self.train[chosen], target_NE=self.target_NE[chosen], dev=dev)
 
-    @property
-    def dev_rows(self) -> Rows:
-        """The distinct rows of the dev sets, rising."""
-        pairs = [side for s in self.dev for side in (s.left_P, s.right_P)]
-        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *pairs]))
-
     def judge(self, choices: Sequence[tuple[int, ...]], label: str) -> list[RankedChoice]:
         """The choices, the best first; a progress bar has this `label`."""
-        dev_rows = self.dev_rows
+        sides = [side for s in self.dev for side in (s.left_P, s.right_P)]
+        dev_rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sides]))
         rows, judged = np.concatenate([self.train, dev_rows]), []
         with progress(label, len(choices) * len(rows), "sentences") as advance:
             for choice in choices:
@@ -205,10 +319,10 @@ class Source:
         )
 
     def _spearman(self, vectors: NDArray[np.float32], dev_rows: Rows) -> float:
-        at = [(np.searchsorted(dev_rows, s.left_P), np.searchsorted(dev_rows, s.right_P)) for s in self.dev]
-        correlations = [
-            spearman(cosine(vectors[one], vectors[two]), s.score_P) for (one, two), s in zip(at, self.dev, strict=True)
-        ]
+        correlations = []
+        for s in self.dev:
+            left, right = (vectors[np.searchsorted(dev_rows, side)] for side in (s.left_P, s.right_P))
+            correlations.append(spearman(cosine(left, right), s.score_P))
         # Of one pair, or of gold scores that are all the same, there is none.
         return float(np.mean(np.nan_to_num(correlations)))
 

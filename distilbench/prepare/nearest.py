@@ -1,18 +1,23 @@
-"""The nearest sentences by the teacher: others of each, which make a batch hard, and documents of each query.
+"""The nearest sentences by the teacher: others of each, which make a batch hard, and documents of each query, among which
+the hard negatives of judged queries are.
 
-Axes: N sentences, Q queries, D dimensions, K neighbours.
+Axes: N sentences, Q queries, D dimensions, K neighbours, M candidates.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import Rows
+from distilbench.data.corpus import Corpus, Rows
+from distilbench.data.sentences import text_digest
 from distilbench.evaluation.sts import Embed
 from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
 from distilbench.storage.store import ArtifactStore
@@ -28,6 +33,10 @@ FITTED = 64
 """Sentences for each list that its centroid is fitted on."""
 BLOCK = 16_384
 """Documents in memory at a time."""
+MINED = 64
+"""Candidates for the hard negatives of a query."""
+CANDIDATES = ("queries.npy", "rows.npy", "cosine.npy")
+"""The files of `Candidates`."""
 
 
 def nearest_others(vectors_ND: NDArray[np.float32], count: int) -> NDArray[np.int64]:
@@ -56,8 +65,11 @@ def nearest_others(vectors_ND: NDArray[np.float32], count: int) -> NDArray[np.in
     return np.where(others_NK < 0, itself_N, others_NK)
 
 
-def nearest_documents(vectors_of: Embed, queries: Rows, documents: Rows, count: int) -> Rows:
-    """The positions in `documents` of the `count` nearest to each query by cosine, Q x K, read block by block."""
+def nearest_documents(
+    vectors_of: Embed, queries: Rows, documents: Rows, count: int
+) -> tuple[Rows, NDArray[np.float32]]:
+    """The positions in `documents` of the `count` nearest to each query by cosine, Q x K, read block by block, and these
+    cosines."""
     queries_QD = vectors_of(queries)
     faiss.normalize_L2(queries_QD)
     best = faiss.ResultHeap(len(queries), min(count, len(documents)), keep_max=True)
@@ -67,7 +79,7 @@ def nearest_documents(vectors_of: Embed, queries: Rows, documents: Rows, count: 
         cosine_QK, found_QK = faiss.knn(queries_QD, block_ND, min(best.k, len(block_ND)), faiss.METRIC_INNER_PRODUCT)
         best.add_result(cosine_QK, found_QK + start)
     best.finalize()
-    return np.asarray(best.I)
+    return np.asarray(best.I), np.asarray(best.D)
 
 
 def nearest_artifact(vectors: ShardedArray, train: NDArray[np.int64], count: int, store: ArtifactStore) -> Path:
@@ -94,3 +106,62 @@ def load_nearest(folder: Path) -> NDArray[np.int32]:
     """What an artifact folder has, N x K, memory-mapped."""
     found_NK: NDArray[np.int32] = np.load(folder / FILE, mmap_mode="r", allow_pickle=False)
     return found_NK
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Of each of the distinct judged `queries` (rising rows) passages that are not known to answer it, the nearest first.
+
+    -1 fills a row that has fewer.
+    """
+
+    queries: Rows
+    rows_QM: Rows
+    cosine_QM: NDArray[np.float32]
+
+
+def load_candidates(folder: Path) -> Candidates:
+    """The candidates of an artifact folder, memory-mapped."""
+    return Candidates(*(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in CANDIDATES))
+
+
+def candidates_artifact(corpus: Corpus, vectors: ShardedArray, store: ArtifactStore) -> Path | None:
+    """The folder with the candidates of a corpus's judged queries, made if not there; None without judgements.
+
+    A passage with the text of the query is no candidate.
+    """
+    if not len(corpus.judged_P2):
+        return None
+    parts = {
+        "vectors": vectors.folder.name,
+        "sentences": corpus.sentences_fingerprint,
+        "rows": [array_sha256(corpus.judged_P2), array_sha256(corpus.passages)],
+        "step_version": STEP_VERSION,
+    }
+
+    def make(folder: Path, missing: list[str]) -> None:
+        queries = np.unique(corpus.judged_P2[:, 0])
+        found_QM, cosine_QM = nearest_documents(vectors.take, queries, corpus.passages, MINED)
+        rows_QM = corpus.passages[found_QM]
+        answers_QM = _are_answers(corpus, queries, rows_QM)
+        order_QM = np.argsort(answers_QM, axis=1, kind="stable")
+        rows_QM = np.take_along_axis(np.where(answers_QM, -1, rows_QM), order_QM, axis=1)
+        cosine_QM = np.take_along_axis(np.where(answers_QM, 0, cosine_QM), order_QM, axis=1)
+        arrays: list[NDArray[Any]] = [queries, rows_QM, cosine_QM]
+        for name, array in zip(CANDIDATES, arrays, strict=True):
+            save_array(folder / name, array)
+
+    return store.build("negatives", parts, CANDIDATES, make)
+
+
+def _are_answers(corpus: Corpus, queries: Rows, rows_QM: Rows) -> NDArray[np.bool_]:
+    """Whether a passage is relevant to the query, or has its text."""
+    digest_of = {row: text_digest(corpus.sentences[row].strip()) for row in corpus.passages.tolist()}
+    answers: dict[int, set[int]] = defaultdict(set)
+    for query, passage in corpus.judged_P2.tolist():
+        answers[query].add(passage)
+    are_QM = np.zeros(rows_QM.shape, dtype=bool)
+    for q, (query, rows) in enumerate(zip(queries.tolist(), rows_QM.tolist(), strict=True)):
+        own = text_digest(corpus.sentences[query].strip())
+        are_QM[q] = [r in answers[query] or digest_of[r] == own for r in rows]
+    return are_QM

@@ -1,10 +1,11 @@
-"""What a trial reads: the artifacts of one corpus, teacher and student start, as paths that any worker can open."""
+"""What a corpus was prepared to: the artifacts as the driver knows them, written as paths, and as every trial reads them."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,152 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import PairTask, Rows, StsSet
+from distilbench.data.corpus import (
+    ClassificationSet,
+    Corpus,
+    PairSplit,
+    PairTask,
+    RetrievalSet,
+    Rows,
+    StsSet,
+)
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import MEAN
-from distilbench.evaluation.selection import SelectionSets, of_sts
-from distilbench.prepare.array_json import from_json
-from distilbench.prepare.artifacts import FILE
-from distilbench.prepare.nearest import load_nearest
-from distilbench.prepare.negatives import Candidates, load_candidates
+from distilbench.encoders.student import MEAN, absolute_student
+from distilbench.evaluation.selection import HeldOutSet, SelectionSets, of_sts
+from distilbench.prepare.layer_ranking import keep_rankings
+from distilbench.prepare.nearest import Candidates, load_candidates, load_nearest
 from distilbench.prepare.pca import Pca, load_pca
+from distilbench.prepare.selection_sets import dev_sets
 from distilbench.prepare.static_start import StaticStart, load_static_start
 from distilbench.prepare.tokens import Tokens, load_tokens
-from distilbench.storage.arrays import ShardedArray
+from distilbench.records import Score
+from distilbench.selection import Part, Selection
+from distilbench.storage.arrays import ShardedArray, save_array
+from distilbench.storage.files import write_json
 
+FILE = "prepared.json"
 LOGITS = "logits.npy"
 """In the artifact of a cross-encoder's logits: pairs x outputs, float32."""
+
+
+@dataclass(frozen=True)
+class StudentArtifacts:
+    """What one student is trained from; without `tokens` none is trained."""
+
+    student: str
+    """With its layers written out."""
+    pooling: str = MEAN
+    """How its last states become one vector."""
+    tokens: Path | None = None
+    static: Path | None = None
+    """What a static student starts from."""
+    ranking: Path | None = None
+    """The ranking that chose its layers."""
+    prompts: Prompts | None = None
+    """What it has put before its texts; None is nothing."""
+
+    def described(self) -> dict[str, Any]:
+        """What a trial has to know of it, JSON-able."""
+        return {
+            "student": absolute_student(self.student),
+            "pooling": self.pooling,
+            "tokens": _path(self.tokens),
+            "static": _path(self.static),
+            "student_prompts": vars(self.prompts) if self.prompts else None,
+        }
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """A prepared corpus and where its artifacts are; None is what no method asked for."""
+
+    corpus: Corpus
+    teacher: EncoderSpec
+    vectors: ShardedArray
+    pca: Path
+    student: StudentArtifacts
+    """The run's own student."""
+    logits: Path | None = None
+    """A cross-encoder's logits for the training pairs of the task."""
+    scores: tuple[Score, ...] = ()
+    """That cross-encoder's own scores."""
+    negatives: Path | None = None
+    """Candidates for the hard negatives of judged queries."""
+    nearest: Path | None = None
+    """The nearest others of each training sentence."""
+    judged: SelectionSets | None = None
+    """What students are selected by, where it is not the STS dev sets."""
+    tested: SelectionSets | None = None
+    """What is reported of held-out sentences, where there are any."""
+    students: Mapping[str, StudentArtifacts] = field(default_factory=dict)
+    """The students that search spaces name."""
+
+    @property
+    def task(self) -> PairTask | None:
+        """The labelled pair task of a method that learns one."""
+        return self.corpus.pair_tasks[0] if self.corpus.pair_tasks else None
+
+    def save(self, folder: Path) -> None:
+        """Write row numbers and paths, from which `load_prepared` finds all of it in any process."""
+        corpus = self.corpus
+        arrays: dict[str, NDArray[Any]] = {
+            "train": corpus.train,
+            "pairs": corpus.pairs_P2,
+            "triplets": corpus.triplets_T3,
+            "judged": corpus.judged_P2,
+            "augmented": corpus.copies.rows,
+        }
+        sets = {"dev": tuple(dev_sets(corpus)), "task": self.task, "judged": self.judged, "tested": self.tested}
+        described = {
+            **self.student.described(),
+            "students": {name: student.described() for name, student in self.students.items()},
+            "teacher": vars(self.teacher.absolute()),
+            "vectors": {**vars(self.vectors), "folder": str(self.vectors.folder)},
+            **{name: _path(getattr(self, name)) for name in ("pca", "logits", "negatives", "nearest")},
+            **{name: to_json(value, arrays.__setitem__, name) for name, value in sets.items()},
+        }
+        for name, array in arrays.items():
+            save_array(folder / f"{name}.npy", array)
+        for stale in (path for path in folder.glob("*.npy") if path.stem not in arrays):  # of an earlier preparation
+            stale.unlink()
+        write_json(folder / FILE, described)
+        keep_rankings(folder, (student.ranking for student in (self.student, *self.students.values())))
+
+    def described(self) -> dict[str, Any]:
+        """What was prepared, JSON-able: sizes of the corpus, and where each artifact is."""
+        corpus, students = self.corpus, (self.student, *self.students.values())
+        folders: dict[str, list[Path | None]] = {
+            "sentences": [p.parent for p in getattr(corpus.sentences, "paths", ())],
+            "embeddings": [self.vectors.folder],
+            "PCA": [self.pca],
+            "tokens": [student.tokens for student in students],
+            "logits": [self.logits],
+            "negatives": [self.negatives],
+            "nearest": [self.nearest],
+            "layers": [student.ranking for student in students],
+            "static": [student.static for student in students],
+        }
+        artifacts = {}
+        for kind, paths in folders.items():
+            distinct = list(dict.fromkeys(path for path in paths if path is not None))
+            for i, path in enumerate(distinct, start=1):
+                size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+                artifacts[kind if len(distinct) == 1 else f"{kind} {i}"] = {"path": str(path), "bytes": size}
+        return {
+            "corpus": corpus.name,
+            "corpus_fingerprint": corpus.fingerprint,
+            "sentences": len(corpus.sentences),
+            "training_sentences": len(corpus.train),
+            "augmented_sentences": len(corpus.copies.rows),
+            "embedding_width": self.vectors.width,
+            "notes": list(corpus.found),
+            "artifacts": artifacts,
+        }
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 @dataclass(frozen=True)
@@ -93,8 +224,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
     saved = json.loads((folder / FILE).read_text())
 
     def array(name: str) -> NDArray[Any]:
-        found: NDArray[Any] = np.load(folder / f"{name}.npy", allow_pickle=False)
-        return found
+        return np.asarray(np.load(folder / f"{name}.npy", allow_pickle=False))
 
     negatives, nearest, logits = (saved[name] and Path(saved[name]) for name in ("negatives", "nearest", "logits"))
     sets = {name: from_json(saved[name], array) for name in ("dev", "task", "judged", "tested")}
@@ -130,3 +260,46 @@ def _load_student(saved: Mapping[str, Any]) -> dict[str, Any]:
         "student_prompts": Prompts(**prompts) if prompts else None,
         "static": load_static_start(Path(saved["static"])) if saved["static"] else None,
     }
+
+
+Keep = Callable[[str, NDArray[Any]], object]
+Take = Callable[[str], NDArray[Any]]
+
+_SETS = (StsSet, RetrievalSet, HeldOutSet, PairSplit, PairTask)
+CLASSES = {c.__name__: c for c in (*_SETS, SelectionSets, Selection, Part)}
+"""The data classes that are written, of arrays, tuples, mappings and plain values."""
+
+
+def to_json(value: Any, keep: Keep, name: str) -> Any:
+    """What `from_json` reads again; every array goes to `keep` under a name that begins with `name`."""
+    if isinstance(value, np.ndarray):
+        keep(name, value)
+        return {"array": name}
+    if isinstance(value, tuple) and value and all(isinstance(part, np.ndarray) for part in value):
+        keep(name, np.concatenate(value))
+        keep(f"{name}-counts", np.array([len(part) for part in value], dtype=np.int64))
+        return {"arrays": name}
+    if isinstance(value, tuple):
+        return [to_json(part, keep, f"{name}-{i}") for i, part in enumerate(value)]
+    if isinstance(value, Mapping):
+        return {"mapping": {key: to_json(part, keep, f"{name}-{key}") for key, part in value.items()}}
+    if type(value).__name__ in CLASSES:
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {"class": type(value).__name__} | {f: to_json(part, keep, f"{name}-{f}") for f, part in fields.items()}
+    return value
+
+
+def from_json(described: Any, take: Take) -> Any:
+    """The value that was described, with the arrays that `take` gives."""
+    if isinstance(described, list):
+        return tuple(from_json(part, take) for part in described)
+    if not isinstance(described, dict):
+        return described
+    if "array" in described:
+        return take(described["array"])
+    if "arrays" in described:
+        ends = np.cumsum(take(f"{described['arrays']}-counts"))[:-1]
+        return tuple(np.split(take(described["arrays"]), ends))
+    if "mapping" in described:
+        return {key: from_json(part, take) for key, part in described["mapping"].items()}
+    return CLASSES[described["class"]](**{f: from_json(part, take) for f, part in described.items() if f != "class"})

@@ -8,7 +8,6 @@ and its cosines of pairs, half of them of neighbours (near) and half of any two 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,22 +31,17 @@ def dev_sets(corpus: Corpus) -> list[StsSet]:
     return [s for s in dev if s.group in chosen]
 
 
-@dataclass(frozen=True)
-class Judged:
-    """What students are selected by, and, where it has held-out sentences, those that are reported instead."""
+def judged_sets(corpus: Corpus, teacher: Embed) -> tuple[SelectionSets | None, SelectionSets | None]:
+    """What students are selected by, and, of held-out sentences, those that are reported instead.
 
-    dev: SelectionSets
-    test: SelectionSets | None = None
-
-
-def judged_sets(corpus: Corpus, teacher: Embed) -> Judged | None:
-    """What students are selected by; None where it is the STS dev sets alone. `teacher` gives the vectors of rows."""
+    The first is None where it is the STS dev sets alone. `teacher` gives the vectors of rows.
+    """
     selection = corpus.selection
     if selection == STS and not (selection.asked and corpus.pair_tasks):
-        return None  # asked for it says something only to a method with a task of its own
+        return None, None  # asked for it says something only to a method with a task of its own
     dev = SelectionSets(selection, {kind: tuple(_sets(corpus, kind, teacher)) for kind in selection.kinds})
     tested = [held for held in corpus.held_out if held.split == "test"]
-    return Judged(dev, SelectionSets(FIDELITY, {"fidelity": (held_out_set(tested[0], teacher),)}) if tested else None)
+    return dev, SelectionSets(FIDELITY, {"fidelity": (held_out_set(tested[0], teacher),)}) if tested else None
 
 
 def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> Iterable[JudgedSet]:
@@ -60,21 +54,17 @@ def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> Iterable[JudgedSet]:
 
 def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, documents: int = DOCUMENTS) -> RetrievalSet:
     """A part of a retrieval set: a sample of its queries, the documents that answer them, and those that are hardest."""
-    if len(task.queries) > queries:
-        chosen = np.sort(np.random.default_rng(0).choice(len(task.queries), queries, replace=False))
-    else:
-        chosen = np.arange(len(task.queries))
+    chosen = np.arange(len(task.queries))
+    if len(chosen) > queries:
+        chosen = np.sort(np.random.default_rng(0).choice(len(chosen), queries, replace=False))
     relevant = [task.relevant[q] for q in chosen]
-    needed = np.unique(np.concatenate(relevant))
-    kept = needed
-    if len(task.documents) > max(documents, len(needed)):
-        ranked = nearest_documents(teacher, task.queries[chosen], task.documents, 100)
+    needed, kept = np.unique(np.concatenate(relevant)), np.arange(len(task.documents))
+    if len(kept) > max(documents, len(needed)):
+        ranked, _ = nearest_documents(teacher, task.queries[chosen], task.documents, 100)
         # The first of every query, then the second of every one, and so on.
-        order = list(dict.fromkeys(ranked.T.ravel().tolist()))
-        others = [d for d in order if d not in set(needed.tolist())]
+        answers = set(needed.tolist())
+        others = [d for d in dict.fromkeys(ranked.T.ravel().tolist()) if d not in answers]
         kept = np.sort(np.concatenate([needed, np.array(others[: max(0, documents - len(needed))], dtype=np.int64)]))
-    else:
-        kept = np.arange(len(task.documents))
     grades = None if task.grades is None else tuple(task.grades[q] for q in chosen)
     positions = tuple(np.searchsorted(kept, found) for found in relevant)
     return RetrievalSet(task.name, task.split, task.queries[chosen], task.documents[kept], positions, grades)

@@ -8,20 +8,23 @@ from pathlib import Path
 
 from rich.console import Console
 
-from distilbench.data.corpus import Corpus
+from distilbench.data.corpus import Corpus, StsSet
 from distilbench.data.requirements import Requirements
+from distilbench.encoders.prompts import Prompts
+from distilbench.encoders.student import StudentSpec, resolved_student, student_pooling, student_source
 from distilbench.errors import InputError
-from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
 from distilbench.prepare.cross_encoder import FineTuning, cross_encoder_scores, logits_artifact, pair_texts
 from distilbench.prepare.encode import CorpusEncoding
-from distilbench.prepare.nearest import nearest_artifact
-from distilbench.prepare.negatives import negatives_artifact
+from distilbench.prepare.layer_ranking import LayerRanker, read_ranking
+from distilbench.prepare.nearest import candidates_artifact, nearest_artifact
 from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.ranked_layers import read_ranking
+from distilbench.prepare.prepared import Artifacts, StudentArtifacts
+from distilbench.prepare.pruned_students import pruned_encoder, pruned_static
 from distilbench.prepare.selection_sets import dev_sets, judged_sets
-from distilbench.prepare.student_artifacts import prepare_student
+from distilbench.prepare.static_start import static_start_artifact
+from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.run import PreparationSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.store import ArtifactStore
@@ -45,15 +48,17 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Require
     corpus = with_copy_cosines(corpus, vectors)
     for line in corpus.found[notes_before:]:
         console.print(f"  {line}", markup=False)
+    judged, tested = judged_sets(corpus, vectors.take)
     prepared = Artifacts(
         corpus,
         settings.teacher_encoder,
         vectors,
         pca_artifact(vectors, corpus.train, store),
         StudentArtifacts(settings.student),
-        negatives=negatives_artifact(corpus, vectors, needs.negatives, store),
+        negatives=candidates_artifact(corpus, vectors, store) if needs.negatives else None,
         nearest=nearest_artifact(vectors, corpus.train, needs.nearest, store) if needs.nearest else None,
-        judged=judged_sets(corpus, vectors.take),
+        judged=judged,
+        tested=tested,
     )
     prepared = _with_students(settings, prepared, needs.students, store, console)
     return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared
@@ -91,6 +96,38 @@ def _with_students(
         else:
             named[name] = inputs
     return replace(prepared, students=named)
+
+
+def prepare_student(
+    settings: PreparationSettings,
+    student: str,
+    corpus: Corpus,
+    vectors: ShardedArray,
+    dev: Sequence[StsSet],
+    store: ArtifactStore,
+) -> StudentArtifacts:
+    """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""
+    teacher, reads, spec = settings.teacher_encoder, settings.student_reading(student), StudentSpec.parse(student)
+    pooling, source, folder, chosen = student_pooling(student, teacher), student_source(student, teacher), None, None
+    static = static_start_artifact(source, store) if spec.is_static else None
+    tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
+    if spec.ranked:
+        start = str(spec.with_all_tokens)
+        folder = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev).artifact(store)
+        ranking = read_ranking(folder)
+        assert ranking is not None
+        chosen = ranking.chosen
+    student = resolved_student(student, teacher, chosen)
+    if spec.fewer_tokens:
+        prompts = sorted({text for text in (reads.prompt, reads.query_prompt, reads.document_prompt) if text})
+        if static is not None:
+            static = pruned_static(static, tokens, corpus, prompts, store)
+        else:
+            encoder = pruned_encoder(source, tokens, corpus, prompts, store)
+            student = str(StudentSpec.parse(student).made_of(str(encoder)))
+            reads = settings.student_reading(student)
+        tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
+    return StudentArtifacts(student, pooling, tokens, static, folder, Prompts.of(reads) if settings.by_role else None)
 
 
 def _with_logits(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distilbench.prepare.ranked_layers import read_rankings
+from distilbench.prepare.layer_ranking import read_rankings
 from distilbench.progress.console import PROGRESS
 from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, TypeAdapter
 
 from distilbench.errors import InputError
-from distilbench.prepare.ranked_layers import LayerRanking
+from distilbench.prepare.layer_ranking import LayerRanking
 from distilbench.records import ScoreRecord, TrialRecord, read_json_lines
 from distilbench.reporting.comparison import Comparison, ReportPart
 from distilbench.reporting.runs import Record, is_run, merged, run_folders, run_records

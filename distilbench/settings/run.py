@@ -91,7 +91,7 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
         panel=ENCODERS,
     )
     augment: Names = option(
-        "Changed copies of the training sentences: synonym, swap, delete, back-translation (by German; or @THERE+BACK, two "
+        "Changed copies of the training sentences: synonym, back-translation (by German; or @THERE+BACK, two "
         "MarianMT models), with commas between, or hpd (synonym, back-translation). For methods with `augmentation: true`.",
         (),
         panel=AUGMENTATION,

@@ -60,13 +60,11 @@ def dev_pca_score_in(prepared_folder: Path, size: int) -> float:
 def stored_parts(
     method: Method, parts: list[NDArray[np.float32]], prepared: Prepared
 ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """The student's vectors at each of its widths as they are stored, and as queries that are compared with these: by the
-    code that was trained with it, or one that is calibrated now, on training sentences that are embedded once for all."""
+    """The student's vectors at each of its widths as they are stored, and as queries that are compared with these: by a
+    code that is calibrated now, on training sentences that are embedded once for all."""
     kind = code_of(method.params.model_dump())
     if kind == "float32":
         return [(part, part) for part in parts]
-    if (trained := method.trained_code()) is not None:
-        return [trained.compared(part) for part in parts]
     sample_Nd = method.embed(calibration_rows(prepared.train, CODEBOOKS_ON if family_of(kind) else CODED_ON))
     codes = [Code.calibrate(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
     return [code.compared(part) for code, part in zip(codes, parts, strict=True)]

@@ -24,10 +24,9 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
-from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.prepared import Artifacts, StudentArtifacts, load_prepared
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.records import ScoreRecord, read_records
 from distilbench.settings.commands import EvaluateSettings

@@ -111,7 +111,7 @@ def test_the_command_measures_a_student_by_its_head_and_by_k_means(
     trunk = list(SentenceTransformer(str(encoder_folder), device="cpu"))[:2]
     modules = [*trunk, Dense(32, 16, activation_function=torch.nn.Identity()), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
-    save_cluster_head(folder, torch.nn.Linear(32, 5))
+    save_cluster_head(folder, torch.nn.Linear(32, 5), after=2)
     arguments = ["clusters.py", str(folder), "--data", str(data_folder), "--store", str(tmp_path / "store")]
     monkeypatch.setattr(sys, "argv", [*arguments, "--out", str(tmp_path / "out.json")])
     module.main()

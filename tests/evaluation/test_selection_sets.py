@@ -19,7 +19,7 @@ from distilbench.evaluation.selection import (
     total,
 )
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.prepare.array_json import from_json, to_json
+from distilbench.prepare.prepared import from_json, to_json
 from distilbench.selection import Selection
 
 RNG = np.random.default_rng(0)

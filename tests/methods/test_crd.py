@@ -13,7 +13,7 @@ import torch
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods.crd import CRD, START_SENTENCES, crd_loss
-from distilbench.methods.parts.projected import spread
+from distilbench.methods.parts.starts import spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 
@@ -130,7 +130,7 @@ def critics(method: CRD, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("map_start", ["random", "pca", "shared"])
+@pytest.mark.parametrize("map_start", ["random", "pca"])
 def test_the_normaliser_is_the_mean_over_pairs_of_different_sentences(
     build: Callable[..., CRD], map_start: str
 ) -> None:
@@ -158,29 +158,23 @@ def test_both_directions_are_the_formula(build: Callable[..., CRD]) -> None:
 
 
 def test_maps_from_the_pca(build: Callable[..., CRD], narrow: Prepared) -> None:
-    """The teacher's map is its PCA; the student's is the least-squares fit to it, or the same map."""
-    for map_start, on in (("pca", narrow), ("shared", None)):
-        method = build("crd", output_dim=16 if on else 32, map_start=map_start, **({"on": on} if on else {})).eval()
-        method.phases()[0].start()
-        rows = method.rows[spread(len(method.rows), START_SENTENCES)]
-        vectors = method.prepared.vectors.take(rows)
-        wanted = method.prepared.pca.project(vectors, 6)
-        teacher = method.teacher_map(torch.from_numpy(vectors)).detach().numpy()
-        assert teacher == pytest.approx(wanted, abs=1e-4)
-        states = method.embed(rows).astype(np.float64)
-        student = method.student_map(torch.from_numpy(states).float()).detach().numpy()
-        if map_start == "shared":
-            assert torch.equal(method.student_map.weight, method.teacher_map.weight)
-        else:
-            from sklearn.linear_model import LinearRegression
+    """The teacher's map is its PCA; the student's is the least-squares fit to it."""
+    from sklearn.linear_model import LinearRegression
 
-            fitted = LinearRegression().fit(states, wanted).predict(states)
-            assert np.abs(student - fitted).max() < 0.05 * np.abs(fitted).max()
+    method = build("crd", output_dim=16, map_start="pca", on=narrow).eval()
+    method.phases()[0].start()
+    rows = method.rows[spread(len(method.rows), START_SENTENCES)]
+    vectors = method.prepared.vectors.take(rows)
+    wanted = method.prepared.pca.project(vectors, 6)
+    teacher = method.teacher_map(torch.from_numpy(vectors)).detach().numpy()
+    assert teacher == pytest.approx(wanted, abs=1e-4)
+    states = method.embed(rows).astype(np.float64)
+    student = method.student_map(torch.from_numpy(states).float()).detach().numpy()
+    fitted = LinearRegression().fit(states, wanted).predict(states)
+    assert np.abs(student - fitted).max() < 0.05 * np.abs(fitted).max()
 
 
-def test_a_start_that_cannot_be_had_is_said(build: Callable[..., CRD], narrow: Prepared) -> None:
-    with pytest.raises(InputError, match="map_start is shared, but the student is 16 wide and the teacher 32"):
-        build("crd", on=narrow, output_dim=16, map_start="shared")
+def test_a_start_that_cannot_be_had_is_said(build: Callable[..., CRD]) -> None:
     with pytest.raises(InputError, match="critic_dim is 33; with map_start pca expected at most the teacher's 32"):
         build("crd", map_start="pca", critic_dim=33)
 
@@ -198,7 +192,7 @@ def test_training_lowers_the_loss_and_the_critic_is_left_out(build: Callable[...
 def test_only_the_students_own_width() -> None:
     builder = CorpusBuilder("test")
     builder.train_on([f"sentence {i}" for i in range(20)])
-    given = {"output_dim": [8, 32], "batch_size": [8], "augmentation": [False], "judged": [False]}
+    given = {"output_dim": [8, 32], "batch_size": [8], "augmentation": [False]}
     with pytest.raises(InputError, match="output_dim: 8: CRD has no projection; expected 32"):
         CRD.check_student(given.__getitem__, "auto", 32)
     given["output_dim"] = [32]

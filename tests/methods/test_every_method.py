@@ -57,8 +57,7 @@ TRAINED: dict[str, tuple[str, dict[str, Any], list[set[str]]]] = {
     "mcr2, residual": ("mcr2", {"head": "residual", "pairs": "noise"}, [{"compression"}]),
     "mcr2_distil": ("mcr2_distil", {}, [{"compression"}, {"student", "down"}]),
     "mse": ("mse", {}, [{"student"}]),
-    "mse, neighbours": ("mse", {"neighbours": 1.0}, [{"student"}]),
-    "hpd, neighbours": ("hpd", {"neighbours": 0.5}, [{"student", "projection"}]),
+    "mse, similarities": ("mse", {"similarities": 1.0}, [{"student"}]),
     "neighbours": ("neighbours", {}, [{"head"}]),
     "neighbours, residual": ("neighbours", {"head": "residual", "rotate": True}, [{"head"}]),
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.methods.parts import head_method
+from distilbench.methods.parts import heads
 from distilbench.methods.parts.heads import whitening_head
 from distilbench.prepare.prepared import Prepared
 
@@ -82,7 +82,7 @@ def test_chunks_change_nothing(build: Build, monkeypatch: pytest.MonkeyPatch, na
     method = build(name)
     rows = method.prepared.train[:20]
     whole = method.embed(rows)
-    monkeypatch.setattr(head_method, "ROWS", 7)
+    monkeypatch.setattr(heads, "ROWS", 7)
     assert method.embed(rows) == pytest.approx(whole, abs=1e-6)
     assert method.embed(rows[:0]).shape == (0, 8)
 

@@ -15,7 +15,7 @@ from distilbench.errors import InputError
 from distilbench.heartbeat import subscribe, unsubscribe
 from distilbench.methods.hpd import HPD
 from distilbench.methods.parts import encoder_method
-from distilbench.methods.parts.neighbour_loss import neighbour_loss
+from distilbench.methods.parts.losses import neighbour_loss
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 from distilbench.training.phases import Phase

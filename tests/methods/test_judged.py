@@ -13,9 +13,7 @@ import torch
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.methods.crd import crd_loss
-from distilbench.prepare.nearest import nearest_documents
-from distilbench.prepare.negatives import Candidates
+from distilbench.prepare.nearest import Candidates, nearest_documents
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Learner
 
@@ -24,7 +22,6 @@ RETRIEVAL: dict[str, dict[str, Any]] = {
     "contrastive": {"labelled": "retrieval", "hard_negatives": 3},
     "matryoshka": {"labelled": "retrieval", "hard_negatives": 2, "negatives_of": "anchor"},
     "ibkd": {"labelled": "retrieval", "hard_negatives": 8},
-    "crd": {"judged": True, "hard_negatives": 3},
 }
 
 
@@ -34,11 +31,8 @@ def judged(prepared: Prepared) -> Prepared:
     pairs = prepared.pairs_P2[:24]
     others = np.setdiff1d(prepared.train, pairs.ravel())
     queries = np.unique(pairs[:, 0])
-    found = others[nearest_documents(prepared.vectors.take, queries, others, 12)]
-    unit_ND = prepared.vectors.take(np.arange(prepared.vectors.rows))
-    unit_ND /= np.linalg.norm(unit_ND, axis=1, keepdims=True)
-    cosine = np.einsum("qd,qmd->qm", unit_ND[queries], unit_ND[found])
-    return replace(prepared, judged_P2=pairs, candidates=Candidates(queries, found, cosine))
+    found, cosine = nearest_documents(prepared.vectors.take, queries, others, 12)
+    return replace(prepared, judged_P2=pairs, candidates=Candidates(queries, others[found], cosine))
 
 
 def loss_of(method: Learner) -> Callable[[np.ndarray[Any, Any]], torch.Tensor]:
@@ -66,27 +60,6 @@ def test_a_loss_falls(build: Build, judged: Prepared, name: str) -> None:
     assert method.embed(judged.judged_P2[:3].ravel()).shape[0] == 6
 
 
-def test_crd_compares_queries_passages_and_hard_negatives(build: Build, judged: Prepared) -> None:
-    method = build("crd", on=judged, judged=True, hard_negatives=3, directions="teacher", normaliser=False, negatives=5)
-    method.eval()
-    index = np.array([4, 0, 7])
-    torch.manual_seed(3)
-    found = method.judged_loss(index)
-    torch.manual_seed(3)
-    drawn = method.rows[torch.randint(len(method.rows), (5,)).numpy()]
-    query, passage = judged.judged_P2[index].T
-    others = np.concatenate([drawn, method.negative_TK[index].ravel()])
-    assert len(others) == 5 + 9
-    with torch.no_grad():
-        student = method._student(method.outputs(np.concatenate([query, passage])))
-        teacher = method._teacher(np.concatenate([query, passage, passage]))
-        anchors = torch.cat([student, student[:3]])
-        own = np.concatenate([query, passage, query])[:, None] == others
-        same = torch.from_numpy(own | (np.tile(passage, 3)[:, None] == others))
-        expected = crd_loss(anchors, teacher, method._teacher(others), same, method.params.tau, len(method.rows))
-    assert float(found.detach()) == pytest.approx(float(expected), rel=1e-5)
-
-
 @pytest.mark.parametrize("name", sorted(RETRIEVAL))
 def test_too_few_judgements_are_refused_before_anything_runs(name: str) -> None:
     method, builder = get_method(name), CorpusBuilder("few")
@@ -103,4 +76,4 @@ def test_too_few_judgements_are_refused_before_anything_runs(name: str) -> None:
     with pytest.raises(InputError, match="hard_negatives is 5, but the corpus has only 4 passages to mine"):
         method.check_corpus(possible(hard_negatives=5), corpus, 32)
     method.check_corpus(possible(hard_negatives=4), corpus, 32)
-    assert method.needs(possible(negatives_by="both")).negatives == ("both",)
+    assert method.needs(possible()).negatives and not method.needs(possible(hard_negatives=0)).negatives

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.methods.parts.losses import info_nce, squared_distance, supervised_info_nce
+from distilbench.methods.parts.losses import (
+    SimilarityTermParams,
+    info_nce,
+    similarity_loss,
+    squared_distance,
+    supervised_info_nce,
+    target_loss,
+)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -113,3 +120,17 @@ def test_autocast_costs_no_precision() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         under = [info_nce(query, candidate, 0.01).item(), supervised_info_nce(query, candidate, negative, 0.01).item()]
     assert under == pytest.approx(exact, rel=1e-6)
+
+
+def test_similarities_are_compared_over_all_pairs() -> None:
+    student, target = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    assert similarity_loss(student, target).item() == pytest.approx(2 / 4)  # 0 instead of 1, in both orders
+    assert similarity_loss(target, 5 * target).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_similarities_are_a_term_at_every_width_where_they_have_a_weight() -> None:
+    torch.manual_seed(0)
+    student, target = torch.randn(6, 4), torch.randn(6, 4)
+    plain, both = (target_loss(SimilarityTermParams(similarities=w), "cosine", student, target, [4, 2]) for w in (0, 3))
+    terms = [similarity_loss(student[:, :w], target[:, :w]) for w in (4, 2)]
+    assert both.item() == pytest.approx(plain.item() + 3 * (terms[0] + terms[1]).item() / 2)

@@ -80,11 +80,11 @@ def elu(x: np.ndarray) -> np.ndarray:
     return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
 
 
-@pytest.mark.parametrize("head", ["elu", "residual"])
+@pytest.mark.parametrize(("head", "centre"), [("elu", False), ("residual", True)])
 def test_clusters_are_those_of_the_largest_logit_and_the_export_finds_them(
-    build: Callable[..., Any], sentences: list[str], tmp_path: Path, head: str
+    build: Callable[..., Any], sentences: list[str], tmp_path: Path, head: str, centre: bool
 ) -> None:
-    method = build("mcr2", head=head, clusters=6, steps=20)
+    method = build("mcr2", head=head, centre=centre, clusters=6, steps=20)
     Trainer(method, 0, 20).train_until(20)
     rows = method.prepared.train
     # So little training leaves most sentences in one cluster; with logits of mean 0 each has its own.

@@ -16,9 +16,7 @@ from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.methods.neighbours import Neighbours
-from distilbench.methods.parts.neighbour_loss import neighbour_loss
-from distilbench.methods.parts.product_start import product_start
-from distilbench.methods.parts.straight_through import Codebooks, coded
+from distilbench.methods.parts.losses import coded, neighbour_loss
 from distilbench.prepare.nearest import nearest_others
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
@@ -88,37 +86,6 @@ def test_without_bits_the_vectors_are_only_brought_to_unit_norm() -> None:
     x = torch.randn(5, 7)
     for bits in (None, 32):
         assert torch.equal(coded(x, bits), torch.nn.functional.normalize(x, dim=-1))
-
-
-def test_codebooks_store_the_nearest_centroids_and_learn() -> None:
-    torch.manual_seed(0)
-    books = Codebooks(torch.randn(4, 256, 2) / 2)
-    x = torch.randn(20, 8, requires_grad=True)
-    stored = books(x)
-    plain = torch.nn.functional.normalize(x.detach(), dim=-1).reshape(20, 4, 2)
-    for row, found in zip(plain, stored.detach(), strict=True):
-        nearest = torch.cat(
-            [c[(c - part).square().sum(dim=1).argmin()] for c, part in zip(books.centroids, row, strict=True)]
-        )
-        assert found.numpy() == pytest.approx((nearest / nearest.norm()).detach().numpy(), abs=1e-5)
-    stored.square().sum(dim=0).max().backward()
-    assert x.grad is not None and x.grad.abs().sum() > 0
-    touched = books.centroids.grad.abs().sum(dim=2) > 0  # only those that were chosen have a gradient
-    assert 4 <= int(touched.sum()) <= 80
-
-
-def test_a_product_start_turns_and_codes(build: Callable[..., Any]) -> None:
-    vectors = unit(np.random.default_rng(0).standard_normal((600, 8))).astype(np.float32)
-    start = product_start(vectors, 4)
-    assert start.rotation_dd.T @ start.rotation_dd == pytest.approx(np.eye(8), abs=1e-4)
-    assert start.centroids_MKw.shape == (4, 256, 2)
-    books = Codebooks(torch.from_numpy(start.centroids_MKw))
-    stored = books(torch.from_numpy(vectors @ start.rotation_dd)).detach().numpy()
-    assert (stored * (vectors @ start.rotation_dd)).sum(axis=1).mean() > 0.95
-    with pytest.raises(ValueError, match="expected a divisor"):
-        product_start(vectors, 3)
-    with pytest.raises(ValueError, match="200 vectors for 256 centroids"):
-        product_start(vectors[:200], 4)
 
 
 def test_the_head_starts_as_the_pca_also_turned_and_residual(build: Callable[..., Any]) -> None:
@@ -219,28 +186,9 @@ def test_a_coded_encoder_sees_its_code_and_keeps_its_norm(build: Callable[..., A
         assert len(np.unique(np.round(np.abs(column), 4))) == 1
 
 
-def test_exported_with_its_trained_code(build: Callable[..., Any], tmp_path: Path, many: Any) -> None:
-    method = build("neighbours", on=many, codebooks=4, steps=30, codebook_steps=20, batch_size=32)
-    trainer = Trainer(method, 0, 50)
-    trainer.train_until(30)
-    assert method.trained_code() is None
-    trainer.train_until(50)
-    code = method.trained_code()
-    assert code is not None and code.kind == "pq4" and code.width == 8 and code.bytes_per_vector == 4
-    rows = method.prepared.train
-    vectors = method.embed(rows)
-    stored = method.codebooks(torch.from_numpy(vectors)).detach().numpy()
-    apart_N = np.abs(unit(code.decode(code.encode(vectors))) - stored).max(axis=1)
-    assert np.mean(apart_N < 1e-4) > 0.99 and apart_N.max() < 0.01, "a sentence between two centroids may go to either"
-    method.export(tmp_path / "student")
-    loaded = Code.load("pq4", tmp_path / "student", 8)
-    assert np.array_equal(loaded.encode(vectors), code.encode(vectors))
-
-
 def test_exported_with_a_product_code_of_its_vectors(build: Callable[..., Any], tmp_path: Path, many: Any) -> None:
     method = build("neighbours", on=many, codebooks=4, steps=10, batch_size=32)
     Trainer(method, 0, 10).train_until(10)
-    assert method.trained_code() is None and len(method.phases()) == 1
     method.export(tmp_path / "student")
     vectors = method.embed(method.prepared.train)
     code = Code.load("opq4", tmp_path / "student", 8)

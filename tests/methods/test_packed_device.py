@@ -61,7 +61,7 @@ def test_states_and_gradients_are_those_of_a_padded_batch(kind: str) -> None:
 
 METHODS: dict[str, dict[str, Any]] = {
     "hpd": {},
-    "hpd nested, with terms": {"nested": True, "similarities": 0.5, "neighbours": 0.5},
+    "hpd nested, with similarities": {"nested": True, "similarities": 0.5},
     "hpd tuned head": {"head_steps": 4},
     "mse": {},
     "ibkd": {},

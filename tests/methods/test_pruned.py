@@ -26,8 +26,8 @@ from distilbench.prepare.layer_ranking import FILE
 from distilbench.prepare.prepared import Prepared
 from distilbench.prepare.pruned_students import pruned_encoder, training_rows
 from distilbench.prepare.selection_sets import dev_sets
+from distilbench.prepare.stage import prepare_student
 from distilbench.prepare.static_start import load_static_start
-from distilbench.prepare.student_artifacts import prepare_student
 from distilbench.prepare.tokens import load_tokens
 from distilbench.settings.run import RunSettings
 from distilbench.storage.store import ArtifactStore

@@ -49,7 +49,7 @@ def test_the_distilled_student_of_mcr2_starts_at_the_heads_features(build: Build
     made = build("mcr2_distil", projection_start="regression", activation="identity", steps=6)
     trainer = Trainer(made, 0, 12)
     trainer.train_until(trainer.starts[1])
-    targets = made._features(made.prepared.train)
+    targets = made.compression.embed(made.prepared.train)
     trainer._enter(1, first=True)
     missed = np.square(made.eval().embed(made.prepared.train) - targets).sum(axis=1).mean()
     assert missed < 0.7 * np.square(targets - targets.mean(axis=0)).sum(axis=1).mean()

@@ -14,8 +14,9 @@ from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import copies as module
-from distilbench.prepare.augment import Operation, operations
-from distilbench.prepare.augment.words import Swap
+from distilbench.prepare.augment import operations
+from distilbench.prepare.augment.operation import Operation
+from distilbench.prepare.augment.synonym import Synonym
 from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.settings.place import PoolSize
@@ -99,23 +100,23 @@ def test_counts_are_told(tmp_path: Path) -> None:
 def test_any_number_of_workers_makes_the_same_copies(
     tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = operations(["swap", "delete"])
+    chosen = operations(["synonym"])
     here = augmented_corpus(make_corpus(), chosen, 3, ArtifactStore(tmp_path / "here"))
     monkeypatch.setattr(module, "run_pool", run_on_ray)
     two = augmented_corpus(make_corpus(), chosen, 3, ArtifactStore(tmp_path / "two"), PoolSize(2))
-    assert texts(here) == texts(two) and len(texts(here)) > 12
+    assert texts(here) == texts(two) and len(texts(here)) > 6
     assert here.found == two.found and here.fingerprint == two.fingerprint
 
 
 def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, swap = ArtifactStore(tmp_path), operations(["swap"])
-    first = augmented_corpus(make_corpus(), swap, 0, store)
-    assert texts(augmented_corpus(make_corpus(), swap, 1, store)) != texts(first)
-    assert texts(augmented_corpus(make_corpus(), [Swap(0.9)], 0, store)) != texts(first)
+    store, synonym = ArtifactStore(tmp_path), operations(["synonym"])
+    first = augmented_corpus(make_corpus(), synonym, 0, store)
+    assert texts(augmented_corpus(make_corpus(), synonym, 1, store)) != texts(first)
+    assert texts(augmented_corpus(make_corpus(), [Synonym(0.9)], 0, store)) != texts(first)
     monkeypatch.setattr(module, "run_pool", lambda *_, **__: pytest.fail("made again"))
-    assert augmented_corpus(make_corpus(), swap, 0, store).fingerprint == first.fingerprint
+    assert augmented_corpus(make_corpus(), synonym, 0, store).fingerprint == first.fingerprint
 
 
 @pytest.mark.slow

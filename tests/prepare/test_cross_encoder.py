@@ -257,20 +257,12 @@ def test_outputs_on_another_scale_are_brought_to_that_of_the_labels(
     assert module._on_unit_scale(near, gold.astype(np.float32), "") is near
 
 
-def _no_classifier(folder: Path) -> None:
-    from safetensors.torch import save_file
-
-    kept = {name: tensor for name, tensor in weights(folder).items() if not name.startswith("classifier")}
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-
-
 BAD: list[tuple[str, str, dict[str, Any], Callable[[Path], None] | None, str]] = [
-    ("three-class", "binary", {}, None, "3 outputs; expected 1 or 2 for SAME"),
-    ("regression", "binary", {}, None, "problem_type is 'regression'; expected 'multi_label_classification'"),
+    ("three-class", "binary", {}, None, "3 outputs, .* expected 1 or 2 for SAME"),
+    ("regression", "binary", {}, None, "problem_type is 'regression'; expected 1 or 2"),
     ("binary", "binary", {"id2label": {"0": "bad", "1": "good"}}, None, "bad, good .*different, equivalent"),
     ("binary", "binary", {"architectures": ["BertModel"]}, None, "BertModel"),
     ("binary", "binary", {}, lambda folder: (folder / "tokenizer.json").write_text("{"), "its tokenizer cannot be"),
-    ("binary", "binary", {}, _no_classifier, "no weights of classifier.bias, classifier.weight"),
 ]
 
 
@@ -299,5 +291,5 @@ def test_a_folder_that_is_not_there_and_a_corpus_too_small(tmp_path: Path, encod
 
 
 def test_a_fine_tuning_that_diverges_says_so(tmp_path: Path, encoder_folder: Path) -> None:
-    with pytest.raises(InputError, match=r"tiny' on SAME: .* diverged"):
+    with pytest.raises(InputError, match=r"tiny' on SAME: .*diverged"):
         artifact(tmp_path, encoder_folder, params=replace(FAST, lr=1e30, warmup=0, epochs=1))

@@ -63,15 +63,15 @@ def corpus() -> tuple[CorpusBuilder, list[str]]:
 def test_sets_of_each_kind_and_what_is_reported_instead() -> None:
     builder, _ = corpus()
     made, _ = with_selection(builder.build(), Selection.parse("retrieval=0.5,fidelity=0.5"))
-    found = judged_sets(made, take)
-    assert found is not None and found.test is not None
-    assert [*found.dev.sets] == ["retrieval", "fidelity"] and found.dev.selection.asked
-    assert found.test.score(take) == pytest.approx(100)
-    assert not set(found.test.rows.tolist()) & set(found.dev.sets["fidelity"][0].rows.tolist())
+    dev, test = judged_sets(made, take)
+    assert dev is not None and test is not None
+    assert [*dev.sets] == ["retrieval", "fidelity"] and dev.selection.asked
+    assert test.score(take) == pytest.approx(100)
+    assert not set(test.rows.tolist()) & set(dev.sets["fidelity"][0].rows.tolist())
 
 
 def test_the_sts_dev_sets_need_none() -> None:
     builder, _ = corpus()
     builder.add_sts("OWN", "", "dev", ["text 1", "text 2"], ["text 3", "text 4"], [1, 2])
     made, _ = with_selection(builder.build(), None)
-    assert judged_sets(made, take) is None
+    assert judged_sets(made, take) == (None, None)

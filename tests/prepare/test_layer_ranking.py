@@ -22,9 +22,8 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student, student_source
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare import layer_ranking
-from distilbench.prepare.layer_ranking import LayerRanker, ridge
+from distilbench.prepare.layer_ranking import FILE, LayerRanker, LayerRanking, read_ranking, read_rankings, ridge
 from distilbench.prepare.prepared import load_prepared
-from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking, read_rankings
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.run import RunSettings

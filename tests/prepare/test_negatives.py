@@ -1,4 +1,4 @@
-"""Candidates for hard negatives: by the teacher and by BM25, never what answers the query; and those that a method takes."""
+"""Candidates for hard negatives: by the teacher, never what answers the query; and those that a method takes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
-from distilbench.methods.parts.supervised import HardNegativeParams, LabelledExamples, LabelledParams, judged_negatives
+from distilbench.methods.parts.supervised import LabelledExamples, LabelledParams, judged_negatives
 from distilbench.prepare import nearest
-from distilbench.prepare.negatives import Candidates, best_by_words, load_candidates, negatives_artifact
+from distilbench.prepare.nearest import Candidates, candidates_artifact, load_candidates
 from distilbench.prepare.pca import Pca
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
@@ -58,17 +58,17 @@ def test_the_nearest_are_those_of_all_passages(tmp_path: Path, monkeypatch: pyte
     corpus, vectors = made_corpus(tmp_path)
     queries = np.unique(corpus.judged_P2[:, 0])
     cosine = unit(vectors)[queries] @ unit(vectors)[corpus.passages].T
-    found = nearest.nearest_documents(vectors.take, queries, corpus.passages, 7)
+    found, cosines = nearest.nearest_documents(vectors.take, queries, corpus.passages, 7)
     assert found.tolist() == np.argsort(-cosine, axis=1)[:, :7].tolist()
+    np.testing.assert_allclose(cosines, np.take_along_axis(cosine, found, axis=1), atol=1e-5)
 
 
 def test_answers_and_the_querys_own_text_are_no_candidates(tmp_path: Path) -> None:
     corpus, vectors = made_corpus(tmp_path / "vectors")
-    folder = negatives_artifact(corpus, vectors, ("teacher",), ArtifactStore(tmp_path / "store"))
+    folder = candidates_artifact(corpus, vectors, ArtifactStore(tmp_path / "store"))
     assert folder is not None
     found, all_ND = load_candidates(folder), unit(vectors)
-    assert found.bm25_QM is None
-    for query, rows, cosines in zip(found.queries, found.teacher_QM, found.teacher_cosine_QM, strict=True):
+    for query, rows, cosines in zip(found.queries, found.rows_QM, found.cosine_QM, strict=True):
         answers = {int(d) for q, d in corpus.judged_P2 if q == query}
         own = {int(r) for r in corpus.passages if corpus.sentences[int(r)] == corpus.sentences[int(query)].strip()}
         assert len(own) == 1 and len(answers) == 2
@@ -76,24 +76,7 @@ def test_answers_and_the_querys_own_text_are_no_candidates(tmp_path: Path) -> No
         assert set(left) == set(corpus.passages.tolist()) - answers - own
         np.testing.assert_allclose(cosines[: len(left)], all_ND[left] @ all_ND[query], atol=1e-5)
         assert (np.diff(cosines[: len(left)]) <= 1e-6).all() and (rows[len(left) :] == -1).all()
-    assert negatives_artifact(replace(corpus, judged_P2=corpus.judged_P2[:0]), vectors, ("teacher",), None) is None  # type: ignore[arg-type]
-
-
-def test_bm25_ranks_by_words_and_leaves_out_what_shares_none(tmp_path: Path) -> None:
-    passages = np.array([10, 20, 30, 40])
-    texts = ["the apple tree", "a river", "apple and river stones", "nothing of it"]
-    found = best_by_words(["Apple river", "zebra", "?"], texts, passages, 3)
-    assert found[0].tolist()[0] == 30 and set(found[0].tolist()) == {30, 10, 20}
-    assert (found[1:] == -1).all()
-    assert (best_by_words(["apple"], ["?", "!"], passages[:2], 2) == -1).all()
-    corpus, vectors = made_corpus(tmp_path / "vectors")
-    folder = negatives_artifact(corpus, vectors, ("both",), ArtifactStore(tmp_path / "store"))
-    assert folder is not None
-    by_words = load_candidates(folder).bm25_QM
-    assert by_words is not None
-    for query, rows in zip(np.unique(corpus.judged_P2[:, 0]), by_words, strict=True):
-        words = set(corpus.sentences[int(query)].split())
-        assert all(words & set(corpus.sentences[int(r)].split()) for r in rows if r >= 0)
+    assert candidates_artifact(replace(corpus, judged_P2=corpus.judged_P2[:0]), vectors, None) is None  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -107,8 +90,6 @@ def toy(tmp_path: Path) -> Prepared:
         np.array([0, 1]),
         np.array([[2, 3, 4, 5], [3, 2, 6, -1]]),
         np.array([[0.79, 0.7, 0.6, 0.1], [0.9, 0.78, 0.2, 0.0]], dtype=np.float32),
-        np.array([[4, 7, 2], [8, 3, -1]]),
-        np.array([[0.6, 0.3, 0.79], [0.0, 0.9, 0.0]], dtype=np.float32),
     )
     return Prepared(
         teacher=EncoderSpec("teacher"),
@@ -131,19 +112,13 @@ def toy(tmp_path: Path) -> Prepared:
         # 0.95 x 0.8 = 0.76: 2 is left out of the first query, 3 and 2 of the second, and come last, the least similar first.
         ({"hard_negatives": 2, "max_negative_share": 0.95}, [[3, 4], [6, 2], [6, 2]]),
         ({"hard_negatives": 4, "max_negative_share": 0.95}, None),
-        ({"hard_negatives": 3, "negatives_by": "bm25", "max_negative_share": 0.0}, [[4, 7, 2], [8, 3, 2], [8, 3, 2]]),
-        (
-            {"hard_negatives": 4, "negatives_by": "both", "max_negative_share": 0.0},
-            [[4, 2, 7, 3], [8, 3, 2, 6], [8, 3, 2, 6]],
-        ),
-        ({"hard_negatives": 3, "negatives_by": "both", "max_negative_share": 0.95}, [[4, 7, 3], [8, 6, 2], [8, 6, 2]]),
         ({"hard_negatives": 0}, [[], [], []]),
     ],
 )
 def test_the_negatives_of_a_judged_pair(
     toy: Prepared, given: dict[str, object], negatives: list[list[int]] | None
 ) -> None:
-    params = HardNegativeParams(**given)  # type: ignore[arg-type]
+    params = LabelledParams(**given)  # type: ignore[arg-type]
     if negatives is None:
         with pytest.raises(InputError, match="hard_negatives is 4, but a judged query has fewer passages"):
             judged_negatives(params, toy)
@@ -168,7 +143,7 @@ def test_from_the_data_folder_to_what_a_trial_reads(
     write_tsv(inner / "queries.train.tsv", ["query_id", "text"], [[f"t{i}", text] for i, text in enumerate(asked)])
     judged: list[list[object]] = [[f"t{i}", documents[30 + i][0], 1] for i in range(20)]
     write_tsv(inner / "qrels.train.tsv", ["query_id", "doc_id", "score"], judged)
-    quiet, needs = Console(quiet=True), Requirements(negatives=("both",))
+    quiet, needs = Console(quiet=True), Requirements(negatives=True)
     known = {"data": str(data), "store": tmp_path / "store", "student": str(narrow_encoder_folder)}
     whole = load_corpus(RunSettings(**known, teacher=str(encoder_folder)), needs, quiet)
     texts = list(whole.sentences)
@@ -178,15 +153,13 @@ def test_from_the_data_folder_to_what_a_trial_reads(
     own = RunSettings(**known, teacher_vectors=tmp_path / "v.parquet")
     corpus = load_corpus(own, needs, quiet)
     assert len(corpus.judged_P2) == 20 and len(corpus.passages) == 60
-    wanted = Requirements(negatives=("both",), students=(None,))
+    wanted = Requirements(negatives=True, students=(None,))
     inputs = prepare_corpus(own, corpus, wanted, quiet)
     (tmp_path / "prepared").mkdir()
     inputs.save(tmp_path / "prepared")
     prepared = load_prepared(tmp_path / "prepared")
     np.testing.assert_array_equal(prepared.judged_P2, corpus.judged_P2)
-    taken = judged_negatives(HardNegativeParams(hard_negatives=4, negatives_by="both"), prepared)
+    taken = judged_negatives(LabelledParams(hard_negatives=4), prepared)
     assert taken.shape == (20, 4) and set(taken.ravel().tolist()) <= set(corpus.passages.tolist())
-    for (query, answer), negatives in zip(corpus.judged_P2.tolist(), taken.tolist(), strict=True):
+    for (_, answer), negatives in zip(corpus.judged_P2.tolist(), taken.tolist(), strict=True):
         assert answer not in negatives and len(set(negatives)) == 4
-        words = set(corpus.sentences[query].split())
-        assert words & set(corpus.sentences[negatives[0]].split())  # BM25's first

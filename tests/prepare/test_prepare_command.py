@@ -43,7 +43,7 @@ class Prepare:
         self.folder, self.store, self.json = folder, folder / "store", folder / "made.json"
         self.command = [sys.executable, "-m", "platform.prepare", "--data", str(data), "--text", str(text)]
         self.command += ["--max-sentences", "0", "--teacher", str(encoder), "--student", "layers:0", "--cpus", "2"]
-        self.command += ["--augment", "swap", "--no-dashboard", "--store", str(self.store), "--json", str(self.json)]
+        self.command += ["--augment", "synonym", "--no-dashboard", "--store", str(self.store), "--json", str(self.json)]
         self.log = folder / "log.txt"
 
     def start(self) -> subprocess.Popen[str]:

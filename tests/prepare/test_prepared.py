@@ -13,10 +13,9 @@ import pytest
 from distilbench.data.corpus import Copies, Corpus, CorpusBuilder, PairTask
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.prepared import LOGITS, load_prepared
+from distilbench.prepare.prepared import LOGITS, Artifacts, StudentArtifacts, load_prepared
 from distilbench.prepare.selection_sets import dev_sets
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name

@@ -197,7 +197,7 @@ def test_augmentation_is_searched_where_there_are_copies(
     (tmp_path / "space.yaml").write_text(HPD)
     given: dict[str, Any] = {"method": ("hpd",), "space": tmp_path / "space.yaml"}
     if augment:
-        given["augment"] = "swap"
+        given["augment"] = "synonym"
     asked = run_settings(data_folder, encoder_folder, tmp_path, **given)
     space, _ = space_and_corpus(asked, "hpd", lambda needs: load_corpus(asked, needs, Console(quiet=True)))
     if augment:

@@ -24,7 +24,7 @@ from distilbench.data.sentences import SentenceFile
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.prepare.augment.words import Swap
+from distilbench.prepare.augment.synonym import Synonym
 from distilbench.prepare.copies import Copying
 from distilbench.prepare.encode import TeacherEncoding
 from distilbench.prepare.pool import Shard, ShardTask, ShardWorker
@@ -284,7 +284,7 @@ def test_shards_of_another_node_reach_the_driver(
         folder.mkdir(parents=True)
         if kind == "copies":
             np.save(folder / "rows.npy", corpus.train)
-            return Copying(Swap(), 0, sentences, folder)
+            return Copying(Synonym(), 0, sentences, folder)
         if kind == "tokens":
             return Tokenising(spec, sentences, folder)
         return TeacherEncoding(spec, sentences, folder, "cpu", "float16")

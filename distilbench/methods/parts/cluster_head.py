@@ -16,43 +16,43 @@ from torch import nn
 from distilbench.errors import InputError
 
 FILE = "cluster_head.safetensors"
-AFTER_TRUNK = 2
-"""Modules of the exported student that follow the layers which the cluster head reads: features and unit norm."""
 
 
-def save_cluster_head(folder: Path, logits: nn.Linear) -> None:
-    """Write the K x D weight and the K biases into a student's folder."""
-    save_file({"weight": logits.weight.detach().cpu().contiguous(), "bias": logits.bias.detach().cpu()}, folder / FILE)
+def save_cluster_head(folder: Path, logits: nn.Linear, after: int) -> None:
+    """Write the layer into a student's folder; it reads what the student is before its last modules, `after` of them."""
+    tensors = {name: p.detach().cpu().contiguous() for name, p in logits.named_parameters()}
+    save_file({**tensors, "after": torch.tensor(after)}, folder / FILE)
 
 
 @dataclass(frozen=True)
 class ClusterHead:
-    """The head of the student in `folder`: weight K x D on the states of its trunk, and K biases."""
+    """The head of the student in `folder`: `layer` gives the K cluster logits of the states of its trunk."""
 
     folder: Path
-    weight_KD: torch.Tensor
-    bias_K: torch.Tensor
+    layer: nn.Linear
+    after: int
 
     @property
     def clusters(self) -> int:
         """K."""
-        return len(self.bias_K)
+        return self.layer.out_features
 
     def states(self, sentences: Sequence[str], prompt: str | None = None) -> NDArray[np.float32]:
-        """What the head reads of each sentence, N x D: the student up to its last two modules.
+        """What the head reads of each sentence, N x D.
 
         `prompt` comes before every sentence; None is the student's own default.
         """
         from sentence_transformers import SentenceTransformer
 
         model = SentenceTransformer(str(self.folder), device="cpu")
-        trunk = SentenceTransformer(modules=list(model)[:-AFTER_TRUNK], prompts=model.prompts, device="cpu")
+        trunk = SentenceTransformer(modules=list(model)[: -self.after], prompts=model.prompts, device="cpu")
         trunk.max_seq_length, trunk.default_prompt_name = model.max_seq_length, model.default_prompt_name
         return trunk.encode(list(sentences), prompt=prompt, show_progress_bar=False)
 
     def assign(self, states_ND: NDArray[np.float32]) -> NDArray[np.int64]:
         """The cluster (0 to K - 1) of each row."""
-        return (torch.from_numpy(states_ND) @ self.weight_KD.T + self.bias_K).argmax(dim=-1).numpy()
+        with torch.inference_mode():
+            return self.layer(torch.from_numpy(states_ND)).argmax(dim=-1).numpy()
 
 
 def load_cluster_head(folder: Path) -> ClusterHead:
@@ -61,7 +61,10 @@ def load_cluster_head(folder: Path) -> ClusterHead:
         tensors = load_file(folder / FILE)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / FILE}: no cluster head ({error}); expected a student exported by mcr2") from None
-    return ClusterHead(folder, tensors["weight"], tensors["bias"])
+    clusters, width = tensors["weight"].shape
+    after, layer = int(tensors.pop("after")), nn.Linear(width, clusters)
+    layer.load_state_dict(tensors)
+    return ClusterHead(folder, layer, after)
 
 
 def assign_sentences(folder: Path, sentences: Sequence[str]) -> NDArray[np.int64]:

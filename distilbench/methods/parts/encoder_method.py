@@ -5,14 +5,16 @@ Axes: B batch, D width of the student, d output dimension.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
 from torch import Tensor, nn
@@ -26,11 +28,12 @@ from distilbench.encoders.student import is_static, load_student, student_width
 from distilbench.errors import InputError
 from distilbench.heartbeat import beat
 from distilbench.methods.method import Method, Possible, fit_on_device
+from distilbench.methods.parts.losses import coded
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
 from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
-from distilbench.methods.parts.straight_through import coded
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.params import check_enough
+from distilbench.prepare.static_start import StaticStart
+from distilbench.training.params import CodedParams, check_enough
 
 TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
 """Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length.
@@ -47,25 +50,26 @@ def freeze_embeddings(student: SentenceTransformer) -> None:
         parameter.requires_grad_(False)
 
 
-class _Kept(NamedTuple):
-    prepared: Prepared
-    rows_N: NDArray[np.int64]
-    states_ND: NDArray[np.float32]
+class EncoderParams(CodedParams):
+    """How the student's encoder is trained, whatever its loss; `sif` and `table` are those of a static student."""
+
+    sif: float = Field(default=0.001, ge=0)
+    """The weight that a token starts with is sif / (sif + its share of all tokens of the training sentences), as in smooth
+    inverse frequency (Arora et al. 2017); 0: every weight starts at 1."""
+    table: Literal["float32", "int8"] = "float32"
+    """What the table of the exported student is stored as; int8 has a scale for each token."""
+    student: str | None = None
+    """Where the student starts, as `--student` has it, which it takes the place of; students with this parameter compete
+    with those of the same start."""
+    dropout: bool = True
+    """Whether the encoder's dropout acts in training."""
+    freeze_embeddings: bool = False
+    """Whether the word and position embeddings stay as they are: most of a small encoder's parameters. A static student has
+    nothing else, and is trained all the same."""
 
 
-KEPT = 8
-"""Start states that a process keeps: one of each student that its trials are of."""
-_kept: list[_Kept] = []
-"""Those that were asked for last."""
-
-
-def _start_states(of: EncoderMethod, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    for cached in _kept:
-        same = cached.prepared is of.prepared and cached.states_ND.shape[1] == of.width
-        if same and np.array_equal(cached.rows_N, rows):
-            return cached.states_ND
-    _kept[:] = [*_kept[1 - KEPT :], _Kept(of.prepared, rows, of.states(rows))]
-    return _kept[-1].states_ND
+_start_states: deque[tuple[Prepared, NDArray[np.int64], NDArray[np.float32]]] = deque(maxlen=8)
+"""Start states that a process keeps for its next trials, with what they are of: one of each student."""
 
 
 class EncoderMethod(Method):
@@ -83,7 +87,7 @@ class EncoderMethod(Method):
         self.student: Any
         """What is trained: a SentenceTransformer, or a static student, whose own width is the one asked for."""
         if is_static(prepared.student):
-            self.student = self.static = self._static_student(prepared)
+            self.student = self.static = self._static_student(prepared.static)
             self.width = self.static.width
         else:
             self.student = load_student(prepared.student, prepared.teacher, device, prepared.pooling)
@@ -98,16 +102,14 @@ class EncoderMethod(Method):
         """In how many parts at least a batch is read in training. From 2 on a part's states are not kept: the backward pass
         reads it again and adds its gradient to that of the others, so that the memory is that of one part."""
 
-    def _static_student(self, prepared: Prepared) -> StaticStudent:
-        if prepared.static is None:
+    def _static_student(self, start: StaticStart | None) -> StaticStudent:
+        if start is None:
             raise ValueError(f"{self.title} needs the vectors of single tokens in `prepared`")
-        p, start = self.params, prepared.static
-        weight_V = None
+        p, weight_V = self.params, None
         if p.sif:
-            count_V = np.bincount(self.tokens.flat(prepared.train)[0], minlength=len(start.vectors_VD))
+            count_V = np.bincount(self.tokens.flat(self.prepared.train)[0], minlength=len(start.vectors_VD))
             weight_V = p.sif / (p.sif + count_V / max(1, count_V.sum()))
-        int8 = p.table == "int8"
-        return StaticStudent(self.token_start(start.vectors_VD), start.tokenizer, weight_V, int8=int8)
+        return StaticStudent(self.token_start(start.vectors_VD), start.tokenizer, weight_V, int8=p.table == "int8")
 
     @property
     def trained_dim(self) -> int:
@@ -150,7 +152,11 @@ class EncoderMethod(Method):
 
         They are kept for the next trial of this process, which starts from the same student.
         """
-        return _start_states(self, rows)
+        for prepared, rows_N, states_ND in _start_states:
+            if prepared is self.prepared and states_ND.shape[1] == self.width and np.array_equal(rows_N, rows):
+                return states_ND
+        _start_states.append((self.prepared, rows, self.states(rows)))
+        return _start_states[-1][2]
 
     def states(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Pooled states of corpus rows as the student is now, N x D, without the projection, dropout off."""
@@ -229,8 +235,12 @@ class EncoderMethod(Method):
             return self.static(*self.tokens.flat(rows)).float()
         if self.device == "cpu" and can_pack(self.student):
             return self.over_parts(rows, PACKED_TOKENS, partial(packed_means, self.student), pack=True).float()
-        budget = TRAINING_TOKENS[torch.device(self.device).type]
-        return self.over_parts(rows, budget, lambda part: self.student(part)["sentence_embedding"]).float()
+        return self.over_parts(rows, TRAINING_TOKENS[torch.device(self.device).type], self.read).float()
+
+    def read(self, part: dict[str, Tensor]) -> Tensor:
+        """Pooled states of a padded batch of token ids."""
+        pooled_BD: Tensor = self.student(part)["sentence_embedding"]
+        return pooled_BD
 
     def project(self, pooled_BD: Tensor) -> Tensor:
         """The layer to d, B x d; the states themselves where there is none."""
@@ -257,22 +267,19 @@ class EncoderMethod(Method):
         self.eval()
         try:
             with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-                pooled = self.over_parts(
-                    rows, TOKENS_PER_BATCH[device], lambda part: self.student(part)["sentence_embedding"]
-                )
+                pooled = self.over_parts(rows, TOKENS_PER_BATCH[device], self.read)
                 return self.project(pooled.float()).float().cpu().numpy()
         finally:
             self.train(training)
 
     def _encode_static(self, static: StaticStudent, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The same of a static student, `STATIC_ROWS` at a time."""
-        parts = []
+        parts = [np.empty((0, self.width), dtype=np.float32)] if not len(rows) else []
         with torch.inference_mode():
             for start in range(0, len(rows), STATIC_ROWS):
                 beat()
                 mean_Bd = static(*self.tokens.flat(rows[start : start + STATIC_ROWS]))
                 parts.append(self.project(mean_Bd).float().cpu().numpy())
-        return np.concatenate(parts) if parts else np.empty((0, self.width), dtype=np.float32)
+        return np.concatenate(parts)
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Student vectors of corpus rows, of a static student at unit norm as it is exported."""
@@ -291,13 +298,12 @@ class EncoderMethod(Method):
     def export(self, folder: Path) -> None:
         """Encoder, pooling, and the layers after it, with the student's prompts; of a static student its table, these layers,
         and unit norm."""
-        if self.static is not None:
-            layers = [layer.cpu() for layer in self.layers_after_pooling()]
-            save_static(self.static, layers, folder, self.prepared.student_prompts)
-            return
         after = list(self.layers_after_pooling())  # some are made with the student, so before it leaves the device
-        modules = [*self.student.cpu(), *(layer.cpu() for layer in after)]
-        model = SentenceTransformer(modules=modules, device="cpu")
+        after = [layer.cpu() for layer in after]
+        if self.static is not None:
+            save_static(self.static, after, folder, self.prepared.student_prompts)
+            return
+        model = SentenceTransformer(modules=[*self.student.cpu(), *after], device="cpu")
         model.max_seq_length = self.student.max_seq_length
         if self.prepared.student_prompts is not None:
             self.prepared.student_prompts.keep_in(model)

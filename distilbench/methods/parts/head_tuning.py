@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from distilbench.methods.parts.encoder_method import EncoderMethod
-from distilbench.methods.parts.neighbour_loss import neighbour_loss
+from distilbench.methods.parts.losses import neighbour_loss
 from distilbench.methods.parts.starts import spread
 from distilbench.training.params import ParamsPart
 from distilbench.training.phases import Phase

@@ -1,22 +1,31 @@
-"""Heads on a frozen teacher; an export has them as sentence-transformers modules."""
+"""Heads on a frozen teacher, and the methods that put one there; an export has it as sentence-transformers modules.
+
+Axes: N rows, B batch, D teacher width, d output dimension.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
+from distilbench.methods.method import Method
 from distilbench.prepare.pca import Pca
+from distilbench.training.phases import Phase
 
 if TYPE_CHECKING:
     from sentence_transformers.base.modules.dense import Dense
+
+ROWS = 8192
+"""Vectors that a head is applied to at once."""
 
 
 class Layer(nn.Module):
@@ -116,3 +125,41 @@ def export_with_head(
     if teacher.prompt or teacher.by_role:
         Prompts.of(teacher).keep_in(student)
     student.save(str(folder), create_model_card=False)
+
+
+class HeadMethod(Method):
+    """A head on the teacher's cached embeddings; `head` are layers from D to d."""
+
+    trains_encoder: ClassVar[bool] = False
+    costly: ClassVar[tuple[str, ...]] = ("output_dim", "head")
+    unit_norm: ClassVar[bool] = False
+    """Whether the student's vectors are brought to unit norm."""
+    head: nn.ModuleList
+
+    def set_head(self, layer: Layer) -> None:
+        """A head that is not trained."""
+        self.head = nn.ModuleList([layer]).requires_grad_(False).to(self.device)
+
+    def phases(self) -> list[Phase]:
+        """None: the head is made from the training embeddings at once."""
+        return []
+
+    def apply_head(self, x_BD: Tensor) -> Tensor:
+        """The head's output, B x d."""
+        for layer in self.head:
+            x_BD = layer(x_BD)
+        return functional.normalize(x_BD, dim=-1) if self.unit_norm else x_BD
+
+    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Vectors of corpus rows from the teacher's cached embeddings."""
+        out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
+        with torch.inference_mode():
+            for start in range(0, len(rows), ROWS):
+                x_BD = self.teacher_vectors(rows[start : start + ROWS])
+                out.append(self.apply_head(x_BD).float().cpu().numpy())
+        return np.concatenate(out)
+
+    def export(self, folder: Path) -> None:
+        """Teacher and head."""
+        head = cast(list[Layer], list(self.head))
+        export_with_head(self.prepared.teacher, head, folder, unit_norm=self.unit_norm)

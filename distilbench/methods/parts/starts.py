@@ -1,21 +1,45 @@
-"""Closed forms that a linear layer starts from, before any step of training.
+"""Closed forms that a linear layer starts from, before any step of training, and a student's projection that does.
 
 Axes: N sentences, D width of the student's pooled states, d output dimension.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import nn
+
+from distilbench.training.params import ParamsPart
+
+if TYPE_CHECKING:
+    from distilbench.methods.parts.encoder_method import EncoderMethod
 
 RIDGE = 1e-3
 """Weight of the squared weights beside the sum of squared errors: a student's features can be nearly dependent."""
+Targets = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Corpus rows -> the vectors that the student is to give them, N x d."""
 
-ProjectionStart = Literal["random", "regression", "pca"]
+
+class ProjectedParams(ParamsPart):
+    """What the projection starts from."""
+
+    projection_start: Literal["random", "regression", "pca"] = "regression"
+    """W, b at random (the papers), ridge regression from the untrained student's states to the targets, or the principal
+    axes of these states."""
+    start_sentences: int = Field(default=4000, ge=2)
+    """Training sentences that a regression or the axes are fitted on at most."""
+
+
+class UntargetedParams(ProjectedParams):
+    """The same where nothing is known that the projection could be fitted to."""
+
+    projection_start: Literal["random", "pca"] = "pca"
+    """W, b at random, or the principal axes of the untrained student's own states."""
 
 
 class Linear(NamedTuple):
@@ -58,3 +82,25 @@ def principal_axes(states_ND: NDArray[np.float32], d: int) -> Linear:
     _, axes_DD = np.linalg.eigh((sample - mean_D).T @ (sample - mean_D))
     axes_Dd = axes_DD[:, ::-1][:, :d]
     return Linear(axes_Dd, -mean_D @ axes_Dd)
+
+
+def start_projection(
+    method: EncoderMethod,
+    dense: nn.Module,
+    params: ProjectedParams,
+    rows_N: NDArray[np.int64],
+    targets: Targets | None = None,
+) -> None:
+    """Set the layer as `params.projection_start` says, from a sample of the corpus rows and the student before its training.
+
+    `targets` is needed by a regression alone.
+    """
+    if params.projection_start == "random":
+        return
+    chosen = rows_N[spread(len(rows_N), params.start_sentences)]
+    states_ND, layer = method.start_states(chosen), cast(nn.Linear, dense.linear)
+    if params.projection_start == "pca":
+        principal_axes(states_ND, layer.out_features).copy_to(layer)
+    else:
+        assert targets is not None
+        regression(states_ND, targets(chosen)).copy_to(layer)

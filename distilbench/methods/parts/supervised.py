@@ -29,22 +29,15 @@ MINED_FROM = 64
 """Nearest training sentences of an anchor, by the teacher, among which its hard negatives are taken."""
 
 
-class HardNegativeParams(ParamsPart):
-    """Which hard negatives an anchor has."""
+class LabelledParams(ParamsPart):
+    """Which labelled examples a method learns from, and which hard negatives an anchor has."""
 
     hard_negatives: int = Field(default=1, ge=0, le=16)
-    """K of each anchor: first the triplet's contradiction, then mined ones (IBKD for retrieval: 8)."""
-    negatives_by: Literal["teacher", "bm25", "both"] = "teacher"
-    """What finds the hard negatives of judged queries among the passages: the teacher's cosine, BM25, or each in turn. Those
-    of triplets and similar pairs are found by the teacher among the training sentences."""
+    """K of each anchor: first the triplet's contradiction, then mined ones (IBKD for retrieval: 8). They are the nearest by
+    the teacher's cosine: of judged queries among the passages, of others among the training sentences."""
     max_negative_share: float = Field(default=0.95, ge=0)
     """A mined negative whose cosine to the anchor is above this share of the positive's, by the teacher, is taken to be a
     positive that nobody has labelled, and dropped (0.95: NV-Retriever, Moreira et al. 2024, section 3.2). 0 keeps all."""
-
-
-class LabelledParams(HardNegativeParams):
-    """Which labelled examples a method learns from."""
-
     labelled: Literal["triplets", "pairs", "retrieval"] = "triplets"
     """Anchor, entailment and contradiction; similar pairs, whose hard negatives are all mined; or judged queries and their
     relevant passages, with hard negatives among the other passages (IBKD's dense retrieval)."""
@@ -99,121 +92,80 @@ def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int, max_share:
     `count` of the nearest `MINED_FROM` remain, the least similar of those left out fill the places: every anchor has
     `count` negatives.
     """
-    train = prepared.vectors.take(prepared.train)
-    faiss.normalize_L2(train)
+    train = _unit_vectors(prepared, prepared.train)
     index = faiss.IndexFlatIP(train.shape[1])
     index.add(train)
     distinct, back = np.unique(known_TE[:, 0], return_inverse=True)
-    anchors = prepared.vectors.take(distinct)
-    faiss.normalize_L2(anchors)
+    anchors = _unit_vectors(prepared, distinct)
     cosine, neighbours = index.search(anchors, min(MINED_FROM, len(train)))
     near_TM = prepared.train[neighbours][back]
     places = near_TM.shape[1]
     # Places in the order of choice: the nearest first, then what was left out from its far end, then what is known.
     order_TM = np.broadcast_to(np.arange(places), near_TM.shape)
     if max_share:
-        positive = prepared.vectors.take(known_TE[:, 1])
-        faiss.normalize_L2(positive)
-        limit_T = max_share * np.vecdot(anchors[back], positive)
+        limit_T = max_share * np.vecdot(anchors[back], _unit_vectors(prepared, known_TE[:, 1]))
         order_TM = np.where(cosine[back] > limit_T[:, None], 2 * places - order_TM, order_TM)
     known_TM = (near_TM[:, :, None] == known_TE[:, None, :]).any(axis=2)
     order_TM = np.where(known_TM, 3 * places + order_TM, order_TM)
     return np.take_along_axis(near_TM, np.argsort(order_TM, axis=1, kind="stable")[:, :count], axis=1)
 
 
-def judged_negatives(params: HardNegativeParams, prepared: Prepared) -> NDArray[np.int64]:
-    """The K hard negatives of every judged pair of a query and a passage, T x K, out of the prepared candidates.
+def judged_negatives(params: LabelledParams, prepared: Prepared) -> NDArray[np.int64]:
+    """The K hard negatives of every judged pair of a query and a passage, T x K: the first of the prepared candidates.
 
-    They are the first ones by `negatives_by`; with "both" BM25's and the teacher's in turn, each passage once. Those above
-    the margin of `max_negative_share` are left out. Where nothing else is left, the teacher's come after BM25's, then the
-    least similar of those above the margin.
+    Those above the margin of `max_negative_share` are left out; where nothing else is left, the least similar of them come.
     """
     count, found = params.hard_negatives, prepared.candidates
     query_T, passage_T = prepared.judged_P2.T
     if not count:
         return np.empty((len(query_T), 0), dtype=np.int64)
-    if found is None or (params.negatives_by != "teacher" and found.bm25_QM is None):
-        raise ValueError(f"hard negatives by {params.negatives_by} need their candidates in `prepared`")
-    at_T = np.searchsorted(found.queries, query_T)
-    rows, cosines, ranks = [found.teacher_QM], [found.teacher_cosine_QM], [np.arange(found.teacher_QM.shape[1]) * 2]
-    if params.negatives_by != "teacher":
-        assert found.bm25_QM is not None and found.bm25_cosine_QM is not None
-        rows, cosines = [found.bm25_QM, *rows], [found.bm25_cosine_QM, *cosines]
-        later = found.bm25_QM.shape[1] * 2 if params.negatives_by == "bm25" else 1
-        ranks = [np.arange(found.bm25_QM.shape[1]) * 2, ranks[0] + later]
-    rows_TM, cosine_TM = np.hstack(rows)[at_T], np.hstack(cosines)[at_T]
-    first = np.argsort(np.concatenate(ranks), kind="stable")
-    rows_TM, cosine_TM = rows_TM[:, first], cosine_TM[:, first]
-    places = rows_TM.shape[1]
-    order_TM = np.broadcast_to(np.arange(places, dtype=np.float64), rows_TM.shape)
+    if found is None:
+        raise ValueError("hard negatives need their candidates in `prepared`")
+    of_T = np.searchsorted(found.queries, query_T)
+    rows_TM, cosine_TM = found.rows_QM[of_T], found.cosine_QM[of_T]
+    order_TM = np.broadcast_to(np.arange(rows_TM.shape[1], dtype=np.float64), rows_TM.shape)
     if params.max_negative_share:
-        limit_T = params.max_negative_share * _cosines(prepared, query_T, passage_T)
-        order_TM = np.where(cosine_TM > limit_T[:, None], places + 1 + cosine_TM, order_TM)  # a cosine is -1 to 1
-    order_TM = np.where(_repeated(rows_TM) | (rows_TM < 0), np.inf, order_TM)
-    chosen = np.argsort(order_TM, axis=1, kind="stable")[:, :count]
-    short = (np.take_along_axis(order_TM, chosen, axis=1) == np.inf).any(axis=1)
-    if short.any() or chosen.shape[1] < count:
+        query_TD, passage_TD = _unit_vectors(prepared, query_T), _unit_vectors(prepared, passage_T)
+        limit_T = params.max_negative_share * np.vecdot(query_TD, passage_TD)
+        order_TM = np.where(cosine_TM > limit_T[:, None], rows_TM.shape[1] + 1 + cosine_TM, order_TM)  # it is -1 to 1
+    order_TM = np.where(rows_TM < 0, np.inf, order_TM)
+    chosen_TK = np.argsort(order_TM, axis=1, kind="stable")[:, :count]
+    if chosen_TK.shape[1] < count or np.isinf(np.take_along_axis(order_TM, chosen_TK, axis=1)).any():
         raise InputError(
             f"hard_negatives is {count}, but a judged query has fewer passages that do not answer it; expected less, or more "
             "passages (--max-documents)"
         )
-    return np.take_along_axis(rows_TM, chosen, axis=1)
+    return np.take_along_axis(rows_TM, chosen_TK, axis=1)
 
 
-def _repeated(rows_TM: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of each place whether its row is at an earlier place of the same line too."""
-    order = np.argsort(rows_TM, axis=1, kind="stable")
-    ordered = np.take_along_axis(rows_TM, order, axis=1)
-    repeated = np.zeros(rows_TM.shape, dtype=bool)
-    again = np.column_stack([np.zeros(len(ordered), dtype=bool), ordered[:, 1:] == ordered[:, :-1]])
-    np.put_along_axis(repeated, order, again, axis=1)
-    return repeated
-
-
-def _cosines(prepared: Prepared, left_T: NDArray[np.int64], right_T: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The teacher's cosines of pairs of rows."""
-    left_TD, right_TD = prepared.vectors.take(left_T), prepared.vectors.take(right_T)
-    faiss.normalize_L2(left_TD)
-    faiss.normalize_L2(right_TD)
-    return np.vecdot(left_TD, right_TD)
+def _unit_vectors(prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    vectors_TD = prepared.vectors.take(rows)
+    faiss.normalize_L2(vectors_TD)
+    return vectors_TD
 
 
 def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
     """Enough labelled examples for one batch, of every kind that may be asked for."""
-    for kind in possible("labelled"):
-        available, what = {
-            "triplets": (len(corpus.triplets_T3), "triplets"),
-            "pairs": (len(corpus.pairs_P2), "similar pairs"),
-            "retrieval": (len(corpus.judged_P2), "judged queries with a relevant passage"),
-        }[kind]
-        check_enough(batch, max(possible(batch)), available, what)
     negatives, kinds = max(possible("hard_negatives")), set(possible("labelled"))
+    for kind, available, what in (
+        ("triplets", len(corpus.triplets_T3), "triplets"),
+        ("pairs", len(corpus.pairs_P2), "similar pairs"),
+        ("retrieval", len(corpus.judged_P2), "judged queries with a relevant passage"),
+    ):
+        if kind in kinds:
+            check_enough(batch, max(possible(batch)), available, what)
     if kinds != {"retrieval"}:
         check_enough("hard_negatives", negatives, max(0, len(corpus.train) - 2), "sentences to mine")
-    if "retrieval" in kinds:
-        check_judged(negatives, corpus)
+    if "retrieval" in kinds and negatives:
+        _, answers = np.unique(corpus.judged_P2[:, 0], return_counts=True)
+        most = int(answers.max(initial=0)) + 1  # and a passage with the query's own text
+        check_enough("hard_negatives", negatives, max(0, len(corpus.passages) - most), "passages to mine")
 
 
 def labelled_needs(possible: Possible) -> Requirements:
-    """Triplets, and passages to find hard negatives among, where they may be asked for."""
-    judged = judged_needs(possible) if "retrieval" in possible("labelled") else Requirements()
-    return judged | Requirements(triplets="triplets" in possible("labelled"))
-
-
-def judged_needs(possible: Possible) -> Requirements:
-    """What finds the hard negatives of judged queries."""
-    return (
-        Requirements(negatives=tuple(possible("negatives_by"))) if max(possible("hard_negatives")) else Requirements()
-    )
-
-
-def check_judged(negatives: int, corpus: Corpus) -> None:
-    """Enough passages for so many hard negatives of every judged query."""
-    _, answers = np.unique(corpus.judged_P2[:, 0], return_counts=True)
-    most = int(answers.max(initial=0)) + 1  # and a passage with the query's own text
-    check_enough(
-        "hard_negatives", negatives, max(0, len(corpus.passages) - most), "passages to mine"
-    ) if negatives else None
+    """Triplets, and hard negatives of judged queries, where they may be asked for."""
+    kinds, negatives = possible("labelled"), max(possible("hard_negatives"))
+    return Requirements(triplets="triplets" in kinds, negatives="retrieval" in kinds and negatives > 0)
 
 
 def contrast(params: LabelledParams, vectors: Tensor, anchors: int, temperature: float) -> Tensor:

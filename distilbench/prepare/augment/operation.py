@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import json
-import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
-
-import numpy as np
 
 Copies = Callable[[Sequence[str], int], list[str]]
 """(sentences, seed) -> one copy of each, in their order; "" where there is none."""
@@ -51,30 +45,3 @@ def versions(*packages: str) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             by_package[package] = ""
     return by_package
-
-
-@contextmanager
-def random_states_kept() -> Iterator[None]:
-    """Python's and NumPy's global generators are afterwards as they were before."""
-    python, numpy = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-
-
-def one_by_one(operation: str, change: Callable[[str], str]) -> Copies:
-    """Copies made by `change`, which draws from Python's and NumPy's generators, seeded anew for each sentence (20 µs)."""
-
-    def copies(sentences: Sequence[str], seed: int) -> list[str]:
-        changed = []
-        with random_states_kept():
-            for sentence in sentences:
-                digest = hashlib.sha256(json.dumps([seed, operation, sentence]).encode()).digest()
-                random.seed(int.from_bytes(digest[:8], "little"))
-                np.random.seed(int.from_bytes(digest[8:12], "little"))
-                changed.append(change(sentence.strip()))
-        return changed
-
-    return copies

@@ -6,7 +6,7 @@ import pytest
 from small_models import ROUND_TRIPS, make_marian
 
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.prepare.augment.translation import INSTALL, BackTranslation
+from distilbench.prepare.augment.back_translation import INSTALL, BackTranslation
 
 
 @pytest.fixture(scope="session")

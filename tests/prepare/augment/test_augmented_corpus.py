@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +16,8 @@ from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.prepare import copies as copying
 from distilbench.prepare.augment import operations
-from distilbench.prepare.augment import wordnet as module
-from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, INSTALL, wordnet_checksums
-from distilbench.prepare.augment.words import Swap, Synonym, synonym_augmenter
+from distilbench.prepare.augment import synonym as module
+from distilbench.prepare.augment.synonym import DEBIAN_WORDNET, INSTALL, Synonym, synonym_augmenter, wordnet_checksums
 from distilbench.storage.store import ArtifactStore
 
 
@@ -53,10 +50,6 @@ def augmented_corpus(corpus: Corpus, names: Sequence[str], seed: int) -> Corpus:
         return made if made is corpus else replace(made, sentences=tuple(made.sentences))
 
 
-def words(sentence: str) -> Counter[str]:
-    return Counter(re.findall(r"\w+|[^\w\s]", sentence.lower()))
-
-
 @pytest.fixture(scope="module")
 def wordnet() -> None:
     """The tests that need WordNet and the tagger say so where these are not."""
@@ -66,35 +59,23 @@ def wordnet() -> None:
         pytest.skip(str(missing))
 
 
+@pytest.mark.usefixtures("wordnet")
 def test_released_copies_stay_the_same() -> None:
-    """What these seeds gave when runs were recorded with them."""
-    made = augmented_corpus(make_corpus(TRAIN[1:2]), ["swap", "delete"], 7)
-    assert copies(made) == ["man A is playing the a guitar on stage.", "A is guitar on a stage."]
+    """What this seed gave when runs were recorded with it."""
+    assert copies(augmented_corpus(make_corpus(TRAIN[1:2]), ["synonym"], 7)) == [
+        "A man be wreak the guitar on a stage."
+    ]
 
 
-def test_swap_keeps_all_words_and_delete_adds_none() -> None:
-    for sentence, copy in zip(TRAIN, copies(augmented_corpus(make_corpus(), ["swap"], 0)), strict=True):
-        assert words(copy) == words(sentence)
-    for sentence, copy in zip(TRAIN, copies(augmented_corpus(make_corpus(), ["delete"], 0)), strict=True):
-        assert words(copy) < words(sentence)
-
-
+@pytest.mark.usefixtures("wordnet")
 def test_random_states_are_given_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Swap, "drawn", lambda self, words: [int(random.random() / 0)])
+    from nlpaug.augmenter.word import SynonymAug
+
+    monkeypatch.setattr(SynonymAug, "substitute", lambda self, sentence: random.random() / 0)
     state = random.getstate()
     with pytest.raises(ZeroDivisionError):
-        augmented_corpus(make_corpus(), ["swap"], 0)
+        augmented_corpus(make_corpus(), ["synonym"], 0)
     assert random.getstate() == state
-
-
-def test_an_evaluation_sentence_is_never_made() -> None:
-    """Two words can be swapped in one way only; spaces and case do not hide an evaluation sentence."""
-    alone = augmented_corpus(make_corpus(("dogs run",)), ["swap"], 0)
-    assert [copy.lower() for copy in copies(alone)] == ["run dogs"]
-    for evaluation in ("run dogs", "Run  DOGS"):
-        made = augmented_corpus(make_corpus(("dogs run",), (evaluation, "no cat")), ["swap"], 0)
-        assert not copies(made)
-        assert made.found == ("augmentation swap: 0 sentences from 1 (0 unchanged, 1 already there)",)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from small_models import ROUND_TRIPS
 
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.prepare.augment.translation import BackTranslation
+from distilbench.prepare.augment.back_translation import BackTranslation
 
 
 def test_it_says_what_the_models_learnt(marian: BackTranslation) -> None:

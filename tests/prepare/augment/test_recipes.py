@@ -9,15 +9,15 @@ import pytest
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
-from distilbench.prepare.augment.translation import BackTranslation
-from distilbench.prepare.augment.words import Delete, Swap, Synonym
+from distilbench.prepare.augment.back_translation import BackTranslation
+from distilbench.prepare.augment.synonym import Synonym
 
 
 @pytest.mark.parametrize(
     ("names", "made"),
     [
         ((), []),
-        (("swap", "delete", "swap"), [Swap(), Delete()]),
+        (("synonym", "synonym"), [Synonym()]),
         (("hpd",), [Synonym(), BackTranslation()]),
         (("back-translation", "hpd"), [BackTranslation(), Synonym()]),
     ],
@@ -33,7 +33,7 @@ def test_models_are_named_for_any_working_folder(tmp_path: Path, monkeypatch: py
     assert translated == [BackTranslation(EncoderSpec(str(tmp_path / "there")), EncoderSpec("owner/back"))]
 
 
-@pytest.mark.parametrize("name", ["shuffle", "swap@model"])
+@pytest.mark.parametrize("name", ["shuffle", "synonym@model"])
 def test_unknown_name(name: str) -> None:
-    with pytest.raises(InputError, match=rf"{name}.*synonym, swap, delete, back-translation.*hpd \(synonym"):
-        operations(["swap", name])
+    with pytest.raises(InputError, match=rf"{name}.*synonym, back-translation.*hpd \(synonym"):
+        operations(["synonym", name])
