@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import faiss
+import numpy as np
 from rich.console import Console
 
 from distilbench.cluster.provenance import commit, provenance
@@ -59,9 +60,11 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
         with on_cluster(settings, console):
             stored = code_documents(documents, student, code, store, size=settings.pool)
     console.print(f"Index: {settings.index} of {len(documents.texts):,} documents in {code.kind}", markup=False)
-    built = document_index(spec, code.width, stored.rows, stored.sample(spec.training_rows(stored.rows)), faiss_code)
-    for block in stored.blocks():
-        built.add_codes(block)
+    chosen = np.random.default_rng(0).choice(stored.rows, spec.training_rows(stored.rows), replace=False)
+    sample_NB = stored.take(np.sort(chosen)).astype(np.uint8)
+    built = document_index(spec, code.width, stored.rows, sample_NB, faiss_code)
+    for block_NB in stored.shards():
+        built.add_codes(np.asarray(block_NB, dtype=np.uint8))
     source = str(student.folder() or student.name)
     search = search_code(source, again=built.rescored)
     try:

@@ -62,10 +62,6 @@ class IBKDParams(UnlabelledParams, FineTuningParams):
     """Whether W, with a bias, stays in the student, whose own width then is the teacher's (the released code)."""
     projection_start: Literal["random", "pca"] = "pca"
     """The projection of stage 2 at random, or as the first principal axes of what the student gives after stage 1."""
-    stage2_rows: Literal["anchors", "all"] = "anchors"
-    """Whose HSIC counts in stage 2: that of the anchors, or also that of positives and negatives (the released code)."""
-    stage2_states: Literal["projected", "pooled"] = "projected"
-    """S of stage 2: the student's vectors (the paper's S'), or its pooled states (the released code)."""
 
 
 def gram(x_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
@@ -105,7 +101,12 @@ class IBKD(Unlabelled):
 
     def __init__(self, params: IBKDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        self._check_layer()
+        layers = 0 if self.static is not None else self.student[0].model.config.num_hidden_layers
+        if layers and not (-layers - 1 <= (layer := params.input_layer) < layers and layer != -1):
+            raise InputError(
+                f"input_layer is {layer}; expected from {-layers - 1} (the embeddings) to -2 (the layer before the last), or "
+                f"from 0 to {layers - 1}, since the student has {layers} layers"
+            )
         teacher = prepared.vectors.width
         self.map = Dense(self.width, teacher, bias=params.export_map, activation_function=nn.Identity())
         encoder_width, d = teacher if params.export_map else self.width, params.output_dim
@@ -119,17 +120,6 @@ class IBKD(Unlabelled):
             self.projection = self.map
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
-
-    def _check_layer(self) -> None:
-        if self.static is not None:
-            return
-        layer, layers = self.params.input_layer, self.student[0].model.config.num_hidden_layers
-        if layer >= layers:
-            raise InputError(f"input_layer is {layer}; expected below the student's {layers} layers")
-        if layer < 0 and not -layers - 1 <= layer <= -2:
-            raise InputError(
-                f"input_layer is {layer}; expected from {-layers - 1} (the embeddings) to -2 (the layer before the last)"
-            )
 
     def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
         """Not centred, as the teacher's vectors are not."""
@@ -249,16 +239,11 @@ class IBKD(Unlabelled):
         return info_nce(self._mapped(s_BD), t_BT, self.params.tau) + self.params.beta1 * self._hsic(x_BD, s_BD)
 
     def stage2_loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """Stage 2: supervised InfoNCE with hard negatives + beta2 HSIC(X, S') (equations 9 to 11).
-
-        HSIC is that of the anchors or of all rows, by `stage2_rows`.
-        """
+        """Stage 2: supervised InfoNCE with hard negatives + beta2 HSIC(X, S') of the anchors (equations 9 to 11)."""
         assert self.fine_tuning is not None
         if not self.params.beta2:
             return self.fine_tuning.loss(index_B)
         x_BD, s_BD = self._input_and_output(self.fine_tuning.examples.rows(index_B))
         out_Bd, anchors = self.as_stored(self.project(s_BD).float()), len(index_B)
         nce = self.fine_tuning.contrast(out_Bd, anchors)
-        counted = slice(None) if self.params.stage2_rows == "all" else slice(anchors)
-        s_of_stage2 = s_BD if self.params.stage2_states == "pooled" else out_Bd
-        return nce + self.params.beta2 * self._hsic(x_BD[counted], s_of_stage2[counted])
+        return nce + self.params.beta2 * self._hsic(x_BD[:anchors], out_Bd[:anchors])

@@ -1,7 +1,7 @@
 """Neighbours: a head on the frozen teacher that keeps who is near whom, trained for the code that is stored.
 
-The idea is SEED's (Fang et al., ICLR 2021), for sentences and few bytes. Axes: B batch, C candidates, D teacher width,
-d output dimension.
+The idea is SEED's (Fang et al., ICLR 2021), for sentences and few bytes. Axes: B batch, D teacher width, d output
+dimension.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ class NeighboursParams(CodedParams, TrainedParams):
     group: int = Field(default=32, ge=1, le=256)
     """A batch is made of groups of this many sentences: one drawn at random with its nearest by the teacher. 1: all are drawn
     at random, and hardly any two of them are near."""
-    queue: int = Field(default=0, ge=0)
-    """More training sentences that each of the batch is compared with, drawn anew for every step; they get no gradient."""
     head: Literal["linear", "residual"] = "linear"
     """A linear layer that starts as the PCA; or two ELU layers as residuals before it, which start as the identity."""
     rotate: bool = False
@@ -89,10 +87,9 @@ class Neighbours(HeadMethod):
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough training sentences for a batch and its queue, and codebooks that divide the dimensions."""
+        """Enough training sentences for a batch, and codebooks that divide the dimensions."""
         super().check_corpus(possible, corpus, native)
-        for parameter in ("batch_size", "queue"):
-            check_enough(parameter, max(possible(parameter)), len(corpus.train), "training sentences")
+        check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
         if (group := max(possible("group"))) > (batch := min(possible("batch_size"))):
             raise InputError(f"group: {group} sentences in a batch of {batch}; expected at most batch_size")
         for m in filter(None, possible("codebooks")):
@@ -127,12 +124,8 @@ class Neighbours(HeadMethod):
                 known_NK = nearest_others(self.vectors_ND.cpu().numpy(), count)
             self.near_NK = known_NK[:, :count]
 
-    def _stored(self, x_BD: Tensor) -> Tensor:
-        """The student's vectors as they are stored, with gradients."""
-        return coded(self.apply_head(x_BD), None if self.params.codebooks else self.params.bits)
-
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """The mean of `neighbour_loss` over the batch; both sides of a cosine are as they are stored.
+        """The mean of `neighbour_loss` over the batch; vectors are as they are stored.
 
         Of groups, the first sentences of the batch bring their nearest with them; each sentence is there once.
         """
@@ -140,14 +133,9 @@ class Neighbours(HeadMethod):
         if self.near_NK is not None:
             first_G = index_B[: max(1, len(index_B) // p.group)]
             index_B = np.unique(np.concatenate([first_G, self.near_NK[first_G].ravel()]))
-        teacher_CD = self.vectors_ND[torch.from_numpy(index_B)]
-        candidates_Cd = student_Bd = self._stored(teacher_CD)
-        if p.queue:
-            more_QD = self.vectors_ND[torch.randint(len(self.vectors_ND), (p.queue,))]
-            with torch.no_grad():
-                more_Qd = self._stored(more_QD)
-            candidates_Cd, teacher_CD = torch.cat([student_Bd, more_Qd]), torch.cat([teacher_CD, more_QD])
-        return neighbour_loss(student_Bd, candidates_Cd, teacher_CD, p.temperature, p.teacher_temperature)
+        teacher_BD = self.vectors_ND[torch.from_numpy(index_B)]
+        student_Bd = coded(self.apply_head(teacher_BD), None if p.codebooks else p.bits)
+        return neighbour_loss(student_Bd, student_Bd, teacher_BD, p.temperature, p.teacher_temperature)
 
     def export(self, folder: Path) -> None:
         """Teacher, head, unit norm; beside them the product code, fitted now."""

@@ -83,12 +83,13 @@ def augmented_corpus(
     names = [operation.name for operation in operations]
 
     def make(folder: Path, missing: list[str]) -> None:
-        counted = {name: {"made": 0, "unchanged": 0} for name in names}
+        counts = {name: {"made": 0, "unchanged": 0} for name in names}
         corpus_keys = ([same(s) for s in batch] for batch in in_batches(corpus.sentences))
-        write_distinct(folder / KEPT, _keyed(folders, names, shards, base, counted), KEYED, corpus_keys)
-        copies_per_operation = np.bincount(read_arrow(folder / KEPT).column(OPERATION).to_numpy(), minlength=len(names))
-        counts = {name: {**counted[name], "kept": int(copies_per_operation[i])} for i, name in enumerate(names)}
-        write_json(folder / COUNTS, counts)
+        write_distinct(folder / KEPT, _keyed(folders, counts, shards, base), KEYED, corpus_keys)
+        kept = np.bincount(read_arrow(folder / KEPT).column(OPERATION).to_numpy(), minlength=len(names))
+        write_json(
+            folder / COUNTS, {name: {**counts[name], "kept": int(n)} for name, n in zip(names, kept, strict=True)}
+        )
 
     parts = {"copies": [folder.name for folder in folders], "step_version": STEP_VERSION}
     path = store.build("augmented", parts, [KEPT, COUNTS], make)
@@ -133,24 +134,19 @@ def _copies_artifact(
 
 
 def _keyed(
-    folders: Sequence[Path], names: Sequence[str], shards: int, base: SentenceFile, counted: dict[str, dict[str, int]]
+    folders: Sequence[Path], counts: dict[str, dict[str, int]], shards: int, base: SentenceFile
 ) -> Iterator[pa.RecordBatch]:
-    """The copies of all operations that are not their sources, and by the way the numbers of the others."""
-    for number, (name, folder) in enumerate(zip(names, folders, strict=True)):
+    """The copies of all operations that are not their sources; `counts` gets the numbers of each."""
+    for number, (count, folder) in enumerate(zip(counts.values(), folders, strict=True)):
         for shard in range(shards):
             table = read_arrow(folder / _name(shard))
             rows, texts = table.column(SOURCE).to_numpy(), table.column(TEXT).to_pylist()
-            keys = [same(text) for text in texts]
-            sources = [same(text) for text in base.take(rows)]
+            keys, sources = [same(text) for text in texts], [same(text) for text in base.take(rows)]
             changed = [i for i, (key, source) in enumerate(zip(keys, sources, strict=True)) if key not in ("", source)]
-            counted[name]["made"] += len(texts)
-            counted[name]["unchanged"] += len(texts) - len(changed)
-            columns = [
-                [keys[i] for i in changed],
-                rows[changed],
-                np.full(len(changed), number),
-                [texts[i] for i in changed],
-            ]
+            count["made"] += len(texts)
+            count["unchanged"] += len(texts) - len(changed)
+            of_operation = np.full(len(changed), number)
+            columns = [[keys[i] for i in changed], rows[changed], of_operation, [texts[i] for i in changed]]
             arrays = [pa.array(column, field.type) for column, field in zip(columns, KEYED, strict=True)]
             yield pa.record_batch(arrays, schema=KEYED)
 

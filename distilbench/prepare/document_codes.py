@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distilbench.cluster.nodes import working_device
 from distilbench.data.documents import DocumentFiles
@@ -21,7 +20,7 @@ from distilbench.evaluation.indexes import stored_codes
 from distilbench.prepare.encode import SHARD_ROWS, check_device
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import save_array, shard_name, shard_ranges
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
 from distilbench.storage.store import ArtifactStore
 
 BATCH = {"cpu": 32, "cuda": 256}
@@ -46,29 +45,6 @@ class ChosenCode:
         """What the stored bytes depend on beside the vectors."""
         sha256 = None if self.folder is None else read_card(card_path(self.folder, self.kind)).get("sha256")
         return {"code": self.kind, "width": self.width, "sha256": sha256}
-
-
-@dataclass(frozen=True)
-class StoredDocuments:
-    """The stored bytes of documents in shards of `shard_rows` rows."""
-
-    folder: Path
-    rows: int
-    shard_rows: int
-
-    def blocks(self) -> Iterator[NDArray[np.uint8]]:
-        """The shards in their order, N x B each."""
-        for i, _ in enumerate(shard_ranges(self.rows, self.shard_rows)):
-            yield np.load(self.folder / shard_name(i), allow_pickle=False)
-
-    def sample(self, rows: int) -> NDArray[np.uint8]:
-        """So many rows, drawn with a fixed seed, in memory."""
-        chosen = np.sort(np.random.default_rng(0).choice(self.rows, rows, replace=False))
-        parts = []
-        for i, block_NB in enumerate(self.blocks()):
-            start = i * self.shard_rows
-            parts.append(block_NB[chosen[(chosen >= start) & (chosen < start + len(block_NB))] - start])
-        return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -113,18 +89,18 @@ class DocumentCoding(ShardTask):
 
 def find_codes(
     documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, store: ArtifactStore
-) -> StoredDocuments | None:
-    """The codes of documents if they are made already, on either device; no Ray is needed for that."""
+) -> ShardedArray | None:
+    """The stored bytes of documents if they are made already, on either device; no Ray is needed for that."""
     for device, rows in SHARD_ROWS.items():
         if path := store.find("document-codes", _parts(documents, spec, code, device)):
-            return StoredDocuments(path, len(documents.texts), rows)
+            return _stored(path, len(documents.texts), rows)
     return None
 
 
 def code_documents(
     documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, store: ArtifactStore, *, size: PoolSize = AS_FIT
-) -> StoredDocuments:
-    """The codes of documents; of an interrupted coding only the missing shards are made. Needs `ray.init`."""
+) -> ShardedArray:
+    """The stored bytes of documents; of an interrupted coding only the missing shards are made. Needs `ray.init`."""
     device, total = working_device(size.grow_to), len(documents.texts)
 
     def make(folder: Path, missing: list[str]) -> None:
@@ -134,7 +110,12 @@ def code_documents(
 
     names = [shard_name(i) for i, _ in enumerate(shard_ranges(total, SHARD_ROWS[device]))]
     path = store.build("document-codes", _parts(documents, spec, code, device), names, make)
-    return StoredDocuments(path, total, SHARD_ROWS[device])
+    return _stored(path, total, SHARD_ROWS[device])
+
+
+def _stored(folder: Path, rows: int, shard_rows: int) -> ShardedArray:
+    first = np.load(folder / shard_name(0), mmap_mode="r", allow_pickle=False)
+    return ShardedArray(folder, rows, first.shape[1], shard_rows)
 
 
 def _parts(documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, device: str) -> dict[str, Any]:

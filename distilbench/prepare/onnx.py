@@ -120,8 +120,6 @@ class _Graph:
 def _export(spec: EncoderSpec, path: Path) -> None:
     import torch
 
-    transformer = _transformer(spec, spec.load("cpu")).model
-
     class States(torch.nn.Module):
         """The transformer's last hidden states alone: without its pooler."""
 
@@ -132,7 +130,7 @@ def _export(spec: EncoderSpec, path: Path) -> None:
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
             return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
-    save_graph(States(transformer), path, "last_hidden_state")
+    save_graph(States(_transformer(spec, spec.load("cpu")).model), path, "last_hidden_state")
 
 
 def save_graph(module: torch.nn.Module, path: Path, output: str) -> None:

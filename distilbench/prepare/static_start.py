@@ -5,7 +5,7 @@ Axes: V tokens, D teacher width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -96,17 +96,3 @@ def _save_tokenizer(teacher: EncoderSpec, path: Path) -> int:
         backend.save(str(temporary))
     ids = model[0].model.get_input_embeddings().weight.shape[0]
     return max(int(ids), backend.get_vocab_size())
-
-
-def static_ids(tokenizer: Path) -> Callable[[Sequence[str], str | list[str]], list[list[int]]]:
-    """A function from sentences, and what is put before all or each, to their token ids, as the saved student reads."""
-    from tokenizers import Tokenizer
-
-    reader = Tokenizer.from_file(str(tokenizer))
-
-    def read(sentences: Sequence[str], prompts: str | list[str] = "") -> list[list[int]]:
-        before = [prompts] * len(sentences) if isinstance(prompts, str) else prompts
-        texts = [prompt + sentence for prompt, sentence in zip(before, sentences, strict=True)]
-        return [encoding.ids for encoding in reader.encode_batch_fast(texts, add_special_tokens=False)]
-
-    return read

@@ -14,7 +14,7 @@ from distilbench.cluster.nodes import Node
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, token_ids
 from distilbench.prepare.pool import ShardTask, run_pool
-from distilbench.prepare.static_start import TOKENIZER, static_ids
+from distilbench.prepare.static_start import TOKENIZER
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
 from distilbench.storage.files import atomic_path, remove_folder
@@ -80,8 +80,8 @@ class Tokenising(ShardTask):
 
         def make(shard: int, start: int, stop: int) -> None:
             before = self.spec.prompts_before(self.roles_N, start, stop)
-            exact = [p or "" for p in before] if isinstance(before, list) else before or ""
-            rows = read(self.sentences[start:stop], exact)
+            prompts = before if isinstance(before, list) else [before] * (stop - start)
+            rows = read(self.sentences[start:stop], [prompt or "" for prompt in prompts])
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             save_array(_lengths(self.folder, shard), lengths)
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=IDS, count=int(lengths.sum()))
@@ -89,11 +89,20 @@ class Tokenising(ShardTask):
 
         return make
 
-    def _reader(self) -> Callable[[Sequence[str], str | list[str]], list[list[int]]]:
-        if self.static is not None:
-            return static_ids(self.static)
-        model = self.spec.load()
-        return lambda sentences, prompts: token_ids(model, sentences, prompts)
+    def _reader(self) -> Callable[[Sequence[str], Sequence[str]], list[list[int]]]:
+        """From sentences, and what is put before each, to their ids."""
+        if self.static is None:
+            model = self.spec.load()
+            return lambda sentences, before: token_ids(model, sentences, list(before))
+        from tokenizers import Tokenizer
+
+        reader = Tokenizer.from_file(str(self.static))
+
+        def read(sentences: Sequence[str], before: Sequence[str]) -> list[list[int]]:
+            texts = [prompt + sentence for prompt, sentence in zip(before, sentences, strict=True)]
+            return [encoding.ids for encoding in reader.encode_batch_fast(texts, add_special_tokens=False)]
+
+        return read
 
     def files(self, shard: int) -> tuple[str, ...]:
         """Lengths, then ids."""

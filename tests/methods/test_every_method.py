@@ -37,7 +37,7 @@ TRAINED: dict[str, tuple[str, dict[str, Any], list[set[str]]]] = {
     "ibkd, native": ("ibkd", {"output_dim": 32, "kernel": "imq"}, [{"student", "map"}, {"student"}]),
     "ibkd, started": (
         "ibkd",
-        {"map_start": "auto", "projection_start": "pca", "stage2_rows": "all", "stage2_states": "pooled"},
+        {"map_start": "auto", "projection_start": "pca"},
         [{"student", "map"}, {"student", "down"}],
     ),
     "ibkd, mapped": (

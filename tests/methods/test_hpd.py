@@ -14,7 +14,7 @@ from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.heartbeat import subscribe, unsubscribe
 from distilbench.methods.hpd import HPD
-from distilbench.methods.parts import encoder_method
+from distilbench.methods.parts import encoder_method, head_tuning
 from distilbench.methods.parts.losses import neighbour_loss
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
@@ -90,9 +90,11 @@ def head_phase(method: HPD) -> Phase:
     return head
 
 
-def test_the_head_alone_learns_the_neighbours_of_the_teacher(build: Build) -> None:
+def test_the_head_alone_learns_the_neighbours_of_the_teacher(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_tuning, "SENTENCES", 60)
+    monkeypatch.setattr(head_tuning, "BATCH", 32)
     params = {"nested": True, "widths": [4], "projection_start": "regression", "epochs": 1.0}
-    method = build("hpd", **params, head_steps=30, head_batch_size=32, head_sentences=60, head_lr=0.01)
+    method = build("hpd", **params, head_steps=30, head_lr=0.01)
     distil, head = method.phases()
     assert (head.examples, head.steps, head.batch_size) == (60, 30, 32)
     trainer = Trainer(method, 0, 10_000)
@@ -106,8 +108,9 @@ def test_the_head_alone_learns_the_neighbours_of_the_teacher(build: Build) -> No
     assert all(torch.equal(p, was) for p, was in zip(method.student.parameters(), encoder, strict=True))
 
 
-def test_the_loss_of_the_head_is_the_mean_over_the_widths(build: Build) -> None:
-    method = build("hpd", nested=True, widths=[4], head_steps=1, head_sentences=40).eval()
+def test_the_loss_of_the_head_is_the_mean_over_the_widths(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_tuning, "SENTENCES", 40)
+    method = build("hpd", nested=True, widths=[4], head_steps=1).eval()
     head = head_phase(method)
     assert method.head_tuning is not None
     rows = method.head_tuning.rows_N

@@ -294,7 +294,7 @@ def test_a_sufficient_corpus_passes(params: dict[str, Any]) -> None:
 
 
 def test_an_input_layer_that_the_student_does_not_have(build: Callable[..., IBKD]) -> None:
-    with pytest.raises(InputError, match="input_layer is 2; expected below the student's 2 layers"):
+    with pytest.raises(InputError, match=r"input_layer is 2; expected .* from 0 to 1, since the student has 2 layers"):
         build("ibkd", input_layer=2)
 
 
@@ -359,22 +359,6 @@ def test_the_projection_starts_as_the_pca_of_what_the_student_gives(build: Calla
         wanted = PCA(8, svd_solver="full").fit_transform(states)
         ours = method.embed(rows)
         assert ours == pytest.approx(wanted * np.sign((ours * wanted).sum(axis=0)), abs=1e-3)
-
-
-def test_the_released_stage_2(build: Callable[..., IBKD], encoder_folder: Path, sentences: list[str]) -> None:
-    """HSIC of all rows, of the pooled states and of the layer before the last."""
-    released = {"stage2_rows": "all", "stage2_states": "pooled", "input_layer": -2, "kernel": "imq"}
-    method = build("ibkd", beta2=30.0, gamma=0.1, **released).eval()
-    bare = build("ibkd", beta2=0.0, **released).eval()
-    for m in (method, bare):
-        m.phases()[1].begin()
-    index = np.array([4, 0, 9])
-    rows = method.fine_tuning.examples.rows(index)
-    x = x_of(encoder_folder, [sentences[r] for r in rows], 1)
-    s = method.states(rows).astype(np.float64)
-    assert s.shape == (9, 32)
-    information = method.phases()[1].loss(index).item() - bare.phases()[1].loss(index).item()
-    assert information == pytest.approx(30 * slow_hsic(unit(x), unit(s), "imq", 0.1), rel=1e-2)
 
 
 def test_w_stays_in_the_student(build: Callable[..., IBKD], narrow: Prepared, tmp_path: Path) -> None:

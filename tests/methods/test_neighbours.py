@@ -99,29 +99,12 @@ def test_the_head_starts_as_the_pca_also_turned_and_residual(build: Callable[...
     assert np.abs(turned - pca).max() > 0.1
 
 
-@pytest.mark.parametrize(
-    "params", [{}, {"bits": 4, "rotate": True}, {"bits": 1, "rotate": True}, {"queue": 32}, {"group": 4}]
-)
+@pytest.mark.parametrize("params", [{}, {"bits": 4, "rotate": True}, {"bits": 1, "rotate": True}, {"group": 4}])
 def test_training_lowers_the_loss(build: Callable[..., Any], params: dict[str, Any]) -> None:
     trainer = Trainer(build("neighbours", steps=80, **params), 0, 80)
     first = trainer.train_until(8)
     trainer.train_until(72)
     assert trainer.train_until(80) < first
-
-
-def test_the_queue_adds_candidates_without_a_gradient(
-    build: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(
-        "distilbench.methods.neighbours.neighbour_loss",
-        lambda *a: seen.append(a) or torch.zeros((), requires_grad=True),
-    )
-    method = build("neighbours", queue=10)
-    method.loss(np.arange(6))
-    student, candidates, teacher, *_ = seen[0]
-    assert len(student) == 6 and len(candidates) == len(teacher) == 16
-    assert torch.equal(candidates[:6], student)
 
 
 @pytest.mark.parametrize("known", [None, 2, 7])
@@ -159,7 +142,7 @@ def test_settings_that_the_corpus_cannot_serve() -> None:
     corpus = builder.build()
 
     def check(**values: Any) -> None:
-        settings = {"output_dim": 8, "batch_size": 16, "group": 1, "queue": 0, "codebooks": 0, "bits": None, **values}
+        settings = {"output_dim": 8, "batch_size": 16, "group": 1, "codebooks": 0, "bits": None, **values}
         Neighbours.check_corpus(lambda name: [settings[name]], corpus, 32)
 
     check()
@@ -168,8 +151,6 @@ def test_settings_that_the_corpus_cannot_serve() -> None:
     check(group=16)
     with pytest.raises(InputError, match="group: 17 sentences in a batch of 16; expected at most batch_size"):
         check(group=17)
-    with pytest.raises(InputError, match="queue is 100"):
-        check(queue=100)
     with pytest.raises(InputError, match="codebooks is 256, but the corpus has only 40 training sentences"):
         check(codebooks=4)
 

@@ -21,6 +21,13 @@ from distilbench.methods.parts.starts import spread
 from distilbench.training.params import ParamsPart
 from distilbench.training.phases import Phase
 
+SENTENCES = 50_000
+"""Training sentences that the steps are made of, at most."""
+BATCH = 512
+"""Sentences that are compared with each other in a step, at most as many as there are."""
+TEMPERATURE = 0.05
+"""Of both softmaxes over cosines."""
+
 
 class HeadTuningParams(ParamsPart):
     """How the projection is trained by itself."""
@@ -30,12 +37,6 @@ class HeadTuningParams(ParamsPart):
     every width; 0: none. A static student has no projection."""
     head_lr: float = Field(default=0.001, gt=0, le=1)
     """Learning rate of these steps."""
-    head_batch_size: int = Field(default=512, ge=3)
-    """Sentences that are compared with each other in one of these steps, at most as many as there are."""
-    head_temperature: float = Field(default=0.05, gt=0)
-    """Of both softmaxes over cosines."""
-    head_sentences: int = Field(default=50_000, ge=3)
-    """Training sentences that they are drawn from, at most."""
 
 
 class HeadTuning:
@@ -45,7 +46,7 @@ class HeadTuning:
         self, params: HeadTuningParams, method: EncoderMethod, rows_N: NDArray[np.int64], widths: Sequence[int]
     ) -> None:
         self.params, self.method, self.widths = params, method, widths
-        self.rows_N = rows_N[spread(len(rows_N), params.head_sentences)]
+        self.rows_N = rows_N[spread(len(rows_N), SENTENCES)]
         self.states_ND = torch.empty(0)
         self.teacher_ND = torch.empty(0)
 
@@ -54,7 +55,7 @@ class HeadTuning:
         p, projection = self.params, self.method.projection
         if projection is None:
             raise ValueError("head_steps: the student has no projection")
-        batch = min(p.head_batch_size, len(self.rows_N))
+        batch = min(BATCH, len(self.rows_N))
         examples, trained = len(self.rows_N), [projection]
         phase = Phase("head", examples, p.head_steps, batch, p.head_lr, self.loss, self._begin, trained=trained)
         return replace(phase, shape=lambda _: 0)  # all its batches are alike
@@ -67,9 +68,5 @@ class HeadTuning:
         """The mean over the widths of `neighbour_loss` within the batch, of vectors as they are stored."""
         chosen = index_B if isinstance(index_B, Tensor) else torch.from_numpy(index_B)
         student_Bd = self.method.as_stored(self.method.project(self.states_ND[chosen]))
-        teacher_BD, temperature = self.teacher_ND[chosen], self.params.head_temperature
-        losses = [
-            neighbour_loss(student_Bd[:, :w], student_Bd[:, :w], teacher_BD, temperature, temperature)
-            for w in self.widths
-        ]
-        return torch.stack(losses).mean()
+        teacher_BD, parts = self.teacher_ND[chosen], [(student_Bd[:, :w], student_Bd[:, :w]) for w in self.widths]
+        return torch.stack([neighbour_loss(*both, teacher_BD, TEMPERATURE, TEMPERATURE) for both in parts]).mean()

@@ -39,19 +39,13 @@ class Whitened(EncoderMethod):
         return int(self.params.whiten_from or self.params.output_dim)
 
     @classmethod
-    def check_whitening(cls, possible: Possible, native: int) -> None:
-        """A width to whiten from that can be learned, and is not below the output dimension."""
-        for width in filter(None, possible("whiten_from")):
-            if not max(possible("output_dim")) <= width <= native:
-                raise InputError(
-                    f"whiten_from: {width}: expected from output_dim ({max(possible('output_dim'))}) to {native} (`native`)"
-                )
-
-    @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Output dimension and width to whiten from."""
+        """Output dimension, and a width to whiten from that can be learned and is not below it."""
         super().check_corpus(possible, corpus, native)
-        cls.check_whitening(possible, native)
+        widest = max(possible("output_dim"))
+        for width in filter(None, possible("whiten_from")):
+            if not widest <= width <= native:
+                raise InputError(f"whiten_from: {width}: expected from output_dim ({widest}) to {native} (`native`)")
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
