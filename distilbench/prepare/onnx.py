@@ -81,26 +81,26 @@ def onnx_artifact(spec: EncoderSpec, store: ArtifactStore) -> Path:
     return store.build("onnx", parts, [WEIGHTS, GRAPH], make) / GRAPH
 
 
-def load_onnx(spec: EncoderSpec, graph: Path, threads: int = 1) -> SentenceTransformer:
+def load_onnx(spec: EncoderSpec, graph: Path) -> SentenceTransformer:
     """The encoder with its transformer computed by ONNX Runtime from `graph`, as `onnx_artifact` returned it."""
     _require("onnxruntime")
     model = spec.load("cpu")
     transformer = _transformer(spec, model)
     config = transformer.model.config
     del transformer.model  # PyTorch's copy of the weights
-    transformer.model = _Graph(graph, config, threads)
+    transformer.model = _Graph(graph, config)
     return model
 
 
 class _Graph:
     """What sentence-transformers' Transformer module asks of a Hugging Face model, answered by ONNX Runtime."""
 
-    def __init__(self, graph: Path, config: Any, threads: int) -> None:
+    def __init__(self, graph: Path, config: Any) -> None:
         import onnxruntime
         import torch
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1
         options.log_severity_level = 3  # errors
         self.session = onnxruntime.InferenceSession(
             str(graph), options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS

@@ -100,14 +100,3 @@ def test_an_export_keeps_the_teachers_prompt_and_length(build: Build, prepared: 
     asked = student.encode(["how do i pay the dog"], prompt="")
     assert student.encode(["pay the dog"]) == pytest.approx(asked, abs=1e-6)
     assert np.abs(plain - asked).max() > 1e-3
-
-
-def test_the_mean_is_taken_away_or_not(build: Build, prepared: Prepared) -> None:
-    rows, mean = prepared.train[:20], train_vectors(prepared).mean(axis=0)
-    x = prepared.vectors.take(rows)
-    plain = build("pca", centre=False)
-    axes = plain.head[0].linear.weight.double().numpy()
-    assert plain.embed(rows) == pytest.approx(x @ axes.T, abs=1e-5)
-    assert build("pca").embed(rows) == pytest.approx((x - mean) @ axes.T, abs=1e-4)
-    basis = build("random_projection").head[0].linear.weight.double().numpy()
-    assert build("random_projection", centre=True).embed(rows) == pytest.approx((x - mean) @ basis.T, abs=1e-4)

@@ -19,6 +19,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.methods.method import Method
 from distilbench.prepare.pca import Pca
+from distilbench.training.params import CodedParams, Params
 from distilbench.training.phases import Phase
 
 if TYPE_CHECKING:
@@ -125,6 +126,10 @@ def export_with_head(
     if teacher.prompt or teacher.by_role:
         Prompts.of(teacher).keep_in(student)
     student.save(str(folder), create_model_card=False)
+
+
+class HeadParams(CodedParams, Params):
+    """What a head that is not trained can be: its dimension, and what its vectors are stored as."""
 
 
 class HeadMethod(Method):
