@@ -103,8 +103,6 @@ def test_augmentation_that_nothing_trains_on_is_said_to_be_left_aside(common: li
     assert "Reached: " in result.stderr and "left aside" not in result.stdout
     kept = json.loads(Path("runs/other/config.json").read_text())["augment"]
     assert [operation["name"] for operation in kept] == ["synonym"]
-    result = invoke("sweep", *common, "--augment", "hpd", "--name", "other")
-    assert result.exit_code == 2 and "augment" in result.stderr
     result = invoke("sweep", *common, "--augment", "shuffle", "--name", "third")
     assert result.exit_code == 2 and "augmentation 'shuffle': expected one of" in result.stderr
     assert not Path("runs/third").exists()

@@ -85,7 +85,9 @@ def augmented_corpus(
     def make(folder: Path, missing: list[str]) -> None:
         counts = {name: {"made": 0, "unchanged": 0} for name in names}
         corpus_keys = ([same(s) for s in batch] for batch in in_batches(corpus.sentences))
-        write_distinct(folder / KEPT, _keyed(folders, counts, shards, base), KEYED, corpus_keys)
+        write_distinct(
+            folder / KEPT, _keyed(folders, [counts[name] for name in names], shards, base), KEYED, corpus_keys
+        )
         kept = np.bincount(read_arrow(folder / KEPT).column(OPERATION).to_numpy(), minlength=len(names))
         write_json(
             folder / COUNTS, {name: {**counts[name], "kept": int(n)} for name, n in zip(names, kept, strict=True)}
@@ -134,10 +136,10 @@ def _copies_artifact(
 
 
 def _keyed(
-    folders: Sequence[Path], counts: dict[str, dict[str, int]], shards: int, base: SentenceFile
+    folders: Sequence[Path], counts: Sequence[dict[str, int]], shards: int, base: SentenceFile
 ) -> Iterator[pa.RecordBatch]:
     """The copies of all operations that are not their sources; `counts` gets the numbers of each."""
-    for number, (count, folder) in enumerate(zip(counts.values(), folders, strict=True)):
+    for number, (count, folder) in enumerate(zip(counts, folders, strict=True)):
         for shard in range(shards):
             table = read_arrow(folder / _name(shard))
             rows, texts = table.column(SOURCE).to_numpy(), table.column(TEXT).to_pylist()
