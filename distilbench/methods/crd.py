@@ -136,13 +136,17 @@ class CRD(Unlabelled):
     def _teacher(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         return functional.normalize(self.teacher_map(self.teacher_vectors(rows)), dim=-1).float()
 
+    @staticmethod
+    def _drawn(index_B: NDArray[np.int64] | Tensor, limit: int, count: int) -> Any:
+        """Random numbers below `limit`, where those of the batch are: in memory, or on the device."""
+        if isinstance(index_B, Tensor):
+            return torch.randint(limit, (count,), device=index_B.device)
+        return torch.randint(limit, (count,)).numpy()
+
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """The critic's loss with negatives drawn from all training sentences; in the other direction, from the batch."""
-        train, count = self.rows, (self.params.negatives,)
-        if isinstance(index_B, Tensor):
-            drawn: Any = torch.randint(len(train), count, device=index_B.device)
-        else:
-            drawn = torch.randint(len(train), count).numpy()
+        train = self.rows
+        drawn = self._drawn(index_B, len(train), self.params.negatives)
         rows, others = self.at(train, index_B), self.at(train, drawn)
         student, teacher = self._student(self.outputs(rows)), self._teacher(rows)
         same = torch.as_tensor(rows[:, None] == others[None, :], device=self.device)
