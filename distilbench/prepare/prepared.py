@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import ClassificationSet, Corpus, PairSplit, PairTask, RetrievalSet, Rows, StsSet
+from distilbench.data.corpus import Corpus, PairSplit, PairTask, RetrievalSet, Rows, StsSet
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
