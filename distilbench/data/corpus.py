@@ -64,6 +64,8 @@ class RetrievalSet:
     documents: Rows
     relevant: tuple[Rows, ...]
     grades: tuple[NDArray[np.float64], ...] | None = None
+    own_Q: Rows | None = None
+    """The position of the document that is the query itself, which it does not find; -1: none. None: of no query."""
 
     @property
     def columns(self) -> tuple[Rows, ...]:
@@ -351,13 +353,20 @@ class CorpusBuilder:
         split: Split,
         queries: Sequence[str],
         documents: Sequence[str],
-        relevant: Sequence[Sequence[int]],
-        grades: Sequence[Sequence[float]] | None = None,
+        answers: Sequence[Mapping[int, float]],
+        own: Sequence[int] | None = None,
     ) -> None:
-        """Add a retrieval set: `relevant[i]` are positions in `documents`, `grades[i]` how well they answer (None: all 1)."""
-        positions = tuple(np.array(r, dtype=np.int64) for r in relevant)
-        graded = None if grades is None else tuple(np.array(g, dtype=np.float64) for g in grades)
-        self.retrieval.append(RetrievalSet(name, split, self.rows(queries), self.rows(documents), positions, graded))
+        """Add a retrieval set: `answers[i]` has the positions in `documents` that answer query i, and how well they do.
+
+        `own` are the positions of the queries themselves, as in `RetrievalSet`.
+        """
+        positions = tuple(np.array(list(of_query), dtype=np.int64) for of_query in answers)
+        graded = None
+        if any(grade != 1 for of_query in answers for grade in of_query.values()):
+            graded = tuple(np.array(list(of_query.values()), dtype=np.float64) for of_query in answers)
+        own_Q = None if own is None else np.array(own, dtype=np.int64)
+        rows = self.rows(queries), self.rows(documents)
+        self.retrieval.append(RetrievalSet(name, split, *rows, positions, graded, own_Q))
 
     def build(self) -> Corpus:
         """The corpus of everything added so far."""

@@ -8,6 +8,9 @@ NAME/qrels/SPLIT.tsv                          query-id corpus-id score
 
 Encoders are scored on the splits dev and test, or other usual names of these (`splits`); judgements of train are trained on
 (`training_text`).
+
+Documents of equal similarity are ranked by their places, which a file must not decide: one that has the answers first would
+gain or lose by it. So they are placed by digests of their ids. A query that is a document too does not find itself.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from distilbench.data.corpus import CorpusBuilder, Split
 from distilbench.data.documents import MARK, TITLE, Columns, read_documents
 from distilbench.data.readers import column_names, either, finite_number, read_tsv
 from distilbench.data.sampling import fixed_sample
+from distilbench.data.sentences import text_digest
 from distilbench.data.splits import EXPECTED, split_files
 from distilbench.data.splits import SPLITS as EVERY_SPLIT
 from distilbench.errors import InputError
@@ -58,20 +62,22 @@ class JudgedQueries(NamedTuple):
     needed: dict[str, int]
     left_out: int = 0
 
-    def among(self, documents: Collection[str]) -> JudgedQueries:
-        """Keep the judgements of these documents, and the queries that have one."""
-        own = {q: {doc: g for doc, g in graded.items() if doc in documents} for q, graded in self.grades.items()}
-        own = {query: graded for query, graded in own.items() if graded}
+    def among(self, documents: Collection[str], own: Collection[str] = ()) -> JudgedQueries:
+        """Keep the judgements of these documents, and the queries that have one; `own` queries do not answer themselves."""
+        grades = {
+            query: {doc: g for doc, g in graded.items() if doc in documents and not (doc == query and doc in own)}
+            for query, graded in self.grades.items()
+        }
+        grades = {query: graded for query, graded in grades.items() if graded}
         needed = {doc: row for doc, row in self.needed.items() if doc in documents}
-        gone = len(self.queries) - len(own)
-        return JudgedQueries({q: self.queries[q] for q in own}, own, needed, self.left_out + gone)
+        gone = len(self.queries) - len(grades)
+        return JudgedQueries({q: self.queries[q] for q in grades}, grades, needed, self.left_out + gone)
 
 
 def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[str]:
     """Add the retrieval sets with judgements; what they ask.
 
-    Of more than `limit` documents (None: all) those that answer a query and a fixed sample of the others are taken, in the
-    collection's order.
+    Of more than `limit` documents (None: all) those that answer a query and a fixed sample of the others are taken.
     """
     asked: set[str] = set()
     for layout in layouts(root):
@@ -90,30 +96,33 @@ def _add_judged(layout: Layout, split: Split, limit: int | None, builder: Corpus
     row_of, empty = _document_rows(layout)
     check_documents(layout, split, judged.needed, row_of)
     absent, judged = len(judged.needed.keys() - row_of.keys()), judged.among(row_of)
-    queries, graded = list(judged.queries.values()), list(judged.grades.values())
     chosen = dict.fromkeys(row_of)
     if limit is not None and len(row_of) > limit:
         others = [doc for doc in row_of if doc not in judged.needed]
         chosen = dict.fromkeys([*judged.needed, *fixed_sample(others, max(0, limit - len(judged.needed)))])
     text_of = {doc: text for _, doc, text in texts_of(layout.corpus, layout.documents) if doc in chosen}
+    own = {query for query, text in judged.queries.items() if text_of.get(query) == text}
+    judged = judged.among(text_of, own)
+    queries, graded = list(judged.queries.values()), list(judged.grades.values())
     # Answers get their rows in the corpus first, which training text that is a document too has its place by.
     answers = dict.fromkeys(doc for of_query in graded for doc in of_query)
     builder.rows([*queries, *(text_of[doc] for doc in dict.fromkeys([*answers, *chosen]))])
-    position = {doc: i for i, doc in enumerate(text_of)}
-    grades = [list(of_query.values()) for of_query in graded]
+    position = {doc: i for i, doc in enumerate(sorted(text_of, key=text_digest))}
     builder.add_retrieval(
         layout.name,
         split,
         queries,
-        list(text_of.values()),
-        [[position[doc] for doc in of_query] for of_query in graded],
-        grades if any(grade != 1 for of_query in grades for grade in of_query) else None,
+        [text_of[doc] for doc in position],
+        [{position[doc]: grade for doc, grade in of_query.items()} for of_query in graded],
+        [position[query] if query in own else -1 for query in judged.queries] if own else None,
     )
     told = [f"{len(queries):,} queries, {len(text_of):,} of {len(row_of):,} documents"]
     if empty:
         told.append(f"{empty:,} documents without a text are left out")
     if absent:
         told.append(f"{absent:,} judged documents that are not there or have no text are left out")
+    if own:
+        told.append(f"{len(own):,} queries are documents too, and do not find themselves")
     if judged.left_out:
         told.append(f"{judged.left_out:,} queries without a text or another answer are left out")
     builder.found.append(f"{layout.name} retrieval, {split}: {'; '.join(told)}")

@@ -112,14 +112,15 @@ def make_searches(files: Sequence[PairFile], limit: int | None, builder: CorpusB
                 continue
             needed = dict.fromkeys(text for _, answers in members for text in answers)
             left = None if limit is None else max(0, limit - len(needed))
-            sampled = [*needed, *fixed_sample((text for text in documents if text not in needed), left)]
+            others = fixed_sample((text for text in documents if text not in needed), left)
+            sampled = sorted([*needed, *others], key=text_digest)  # no text gains by its place (`retrieval_sets`)
             position = {text: i for i, text in enumerate(sampled)}
             builder.add_retrieval(
                 file.name,
                 split,
                 [asks for asks, _ in members],
                 sampled,
-                [[position[text] for text in answers] for _, answers in members],
+                [{position[text]: 1.0 for text in answers} for _, answers in members],
             )
             kind = "queries find what was chosen for them" if file.directed else "questions find their duplicates"
             counted = f"{len(members)} {kind} among {len(sampled)} texts"

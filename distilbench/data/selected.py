@@ -79,7 +79,9 @@ def with_retrieval_tests(corpus: Corpus) -> Corpus:
 
 def _every_other(s: RetrievalSet, split: Split, first: int) -> RetrievalSet:
     grades = None if s.grades is None else s.grades[first::2]
-    return replace(s, split=split, queries=s.queries[first::2], relevant=s.relevant[first::2], grades=grades)
+    own_Q = None if s.own_Q is None else s.own_Q[first::2]
+    queries, relevant = s.queries[first::2], s.relevant[first::2]
+    return replace(s, split=split, queries=queries, relevant=relevant, grades=grades, own_Q=own_Q)
 
 
 def with_held_out(corpus: Corpus) -> Corpus:

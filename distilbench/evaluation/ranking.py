@@ -68,6 +68,15 @@ def gains(found_QR: NDArray[np.int64], qrels: Qrels) -> NDArray[np.float64]:
     return np.where((key_P[at_QR] == key_QR) & (found_QR >= 0), qrels.grade_P[at_QR], 0.0)
 
 
+def without_own(found_QR: NDArray[np.int64], own_Q: NDArray[np.int64] | None, depth: int) -> NDArray[np.int64]:
+    """The first `depth` documents found but the query's own one (-1: it has none; None: no query has), Q x depth at most."""
+    if own_Q is not None:
+        is_own_QR = (found_QR == own_Q[:, None]) & (found_QR >= 0)
+        own_last_QR = np.argsort(is_own_QR, axis=1, kind="stable")
+        found_QR = np.where(np.sort(is_own_QR, axis=1), -1, np.take_along_axis(found_QR, own_last_QR, axis=1))
+    return found_QR[:, :depth]
+
+
 def reciprocal_rank(gain_QR: NDArray[np.float64], k: int = 10) -> NDArray[np.float64]:
     """1 / rank of the first relevant document within the first k, 0 when none is."""
     if not gain_QR.shape[1]:

@@ -25,7 +25,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import resampled_mean
 from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
-from distilbench.evaluation.ranking import gains, qrels_of, ranking_metrics
+from distilbench.evaluation.ranking import gains, qrels_of, ranking_metrics, without_own
 from distilbench.evaluation.sts import Embed
 from distilbench.records import IndexCost, Metric, Score, Task
 
@@ -111,9 +111,11 @@ def evaluate_retrieval(
         started = [_started(spec, reader) for spec in specs]
         started += [(_coded(code, documents.rows), 0.0) for code in codes]
         indexes = [index for index, _ in started]
-        exact_QR, adding = _filled(reader, indexes, queries_QD, block)
+        depth = min(DEPTH + (task.own_Q is not None), documents.rows)
+        exact_QR, adding = _filled(reader, indexes, queries_QD, depth, block)
+        exact_QR = without_own(exact_QR, task.own_Q, DEPTH)
         measured = [
-            _cost(task, index, exact_QR, queries_QD, training + added)
+            _cost(task, index, exact_QR, queries_QD, depth, training + added)
             for (index, training), added in zip(started, adding, strict=True)
         ]
     per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), where, documents.rows)
@@ -179,7 +181,7 @@ def _coded(code: Code, documents: int) -> DocumentIndex:
 
 
 def _filled(
-    reader: _Reader, indexes: Sequence[DocumentIndex], queries_QD: NDArray[np.float32], block: int
+    reader: _Reader, indexes: Sequence[DocumentIndex], queries_QD: NDArray[np.float32], depth: int, block: int
 ) -> tuple[NDArray[np.int64], list[float]]:
     """Adds all documents to the indexes: the exact best of each query, Q x R, and the seconds of adding to each.
 
@@ -188,7 +190,7 @@ def _filled(
     """
     seconds = [0.0] * len(indexes)
     origin_D: NDArray[np.float32] | None = None
-    best = faiss.ResultHeap(len(queries_QD), min(DEPTH, reader.documents.rows), keep_max=True)
+    best = faiss.ResultHeap(len(queries_QD), depth, keep_max=True)
     for start, block_ND in reader.blocks(block):
         for i, index in enumerate(indexes):
             began = time.perf_counter()
@@ -211,13 +213,16 @@ def _cost(
     index: DocumentIndex,
     exact_QR: NDArray[np.int64],
     queries_QD: NDArray[np.float32],
+    depth: int,
     build_s: float,
 ) -> tuple[IndexCost, PerQuery]:
     """The cost, and the metrics of what it found."""
-    queries, depth = exact_QR.shape
+    queries = len(queries_QD)
     found_QR, search_s = timed(index.search, queries_QD, depth)
+    found_QR = without_own(found_QR, task.own_Q, DEPTH)
     values = ranking_metrics(found_QR, task.relevant, task.grades)
-    overlap_QR = gains(found_QR[:, :10], qrels_of(tuple(exact_QR[:, :10])))
+    first = tuple(exact_R[exact_R >= 0] for exact_R in exact_QR[:, :10])
+    overlap_QR = gains(found_QR[:, :10], qrels_of(first))
     nlist, nprobe = index.spec.lists or (None, None)
     cost = IndexCost(
         set=task.name,
@@ -235,7 +240,7 @@ def _cost(
         setting=index.setting,
         mrr10=100 * float(values["mrr@10"].mean()),
         recall100=100 * float(values["recall@100"].mean()),
-        overlap10_with_flat=100 * float(overlap_QR.sum()) / exact_QR[:, :10].size,
+        overlap10_with_flat=100 * float(overlap_QR.sum()) / sum(map(len, first)),
     )
     return cost, values
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from distilbench.data.corpus import RetrievalSet, Rows, StsSet
 from distilbench.evaluation.bootstrap import Resampled, mean_of, resampled_correlation, resampled_mean
 from distilbench.evaluation.faiss_codes import unit
-from distilbench.evaluation.ranking import ranking_metrics
+from distilbench.evaluation.ranking import ranking_metrics, without_own
 from distilbench.evaluation.retrieval import DEPTH
 from distilbench.evaluation.sts import Embed, cosine, spearman
 from distilbench.records import Score
@@ -83,7 +83,9 @@ def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str) -> l
             similarity_P = cosine(stored(judged.left_P), stored(judged.right_P))
             return [rank_correlation(f"sts/{judged.name} {judged.split}", similarity_P, judged.score_P)]
         case RetrievalSet():
-            order_QR = nearest(as_query(judged.queries), stored(judged.documents), DEPTH)
+            depth = DEPTH + (judged.own_Q is not None)
+            order_QR = nearest(as_query(judged.queries), stored(judged.documents), depth)
+            order_QR = without_own(order_QR, judged.own_Q, DEPTH)
             value_Q = dict(ranking_metrics(order_QR, judged.relevant, judged.grades))[metric]
             return [mean_of_items(f"retrieval/{judged.name}/{metric}", value_Q)]
         case HeldOutSet():

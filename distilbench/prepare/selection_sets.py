@@ -67,7 +67,10 @@ def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, docum
         kept = np.sort(np.concatenate([needed, np.array(others[: max(0, documents - len(needed))], dtype=np.int64)]))
     grades = None if task.grades is None else tuple(task.grades[q] for q in chosen)
     positions = tuple(np.searchsorted(kept, found) for found in relevant)
-    return RetrievalSet(task.name, task.split, task.queries[chosen], task.documents[kept], positions, grades)
+    own_Q = None
+    if task.own_Q is not None:
+        own_Q = np.where(np.isin(task.own_Q[chosen], kept), np.searchsorted(kept, task.own_Q[chosen]), -1)
+    return RetrievalSet(task.name, task.split, task.queries[chosen], task.documents[kept], positions, grades, own_Q)
 
 
 def held_out_set(held: HeldOut, teacher: Embed) -> HeldOutSet:

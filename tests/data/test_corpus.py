@@ -15,7 +15,7 @@ def make() -> Corpus:
     builder = CorpusBuilder("c")
     builder.add_sts("STS12", "MSRpar", "test", ["a", "b"], ["b", "c"], [0, 5])
     builder.add_sts("STSB", "", "dev", ["a", "d"], ["a", "c"], [5, 1.5])
-    builder.add_retrieval("quora", "dev", ["q"], ["d", "e", "f"], [[2, 0]])
+    builder.add_retrieval("quora", "dev", ["q"], ["d", "e", "f"], [{2: 1, 0: 1}])
     builder.add_pairs(["g", "h"], ["h", "a"])
     builder.train_on(["g", "h", "a", "i", "g", "i"])
     builder.found.append("something")

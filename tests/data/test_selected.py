@@ -18,7 +18,7 @@ def corpus(*, sts: str = "", retrieval: str = "", text: int = 400) -> Corpus:
     if sts:
         builder.add_sts("OWN", "", sts, ["a", "b"], ["c", "d"], [1, 2])
     if retrieval:
-        builder.add_retrieval("own", retrieval, ["a question"], ["an answer", "another"], [[0]])
+        builder.add_retrieval("own", retrieval, ["a question"], ["an answer", "another"], [{0: 1}])
     builder.add_pairs(TEXT[: text // 4], TEXT[text // 4 : text // 2])
     builder.train_triplets(TEXT[: text // 4], TEXT[text // 4 : text // 2], TEXT[text // 2 : 3 * text // 4])
     builder.train_on(TEXT[:text])

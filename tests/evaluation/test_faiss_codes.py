@@ -59,7 +59,7 @@ def corpus_and_vectors(width: int, documents: int = 150) -> tuple[Corpus, np.nda
     builder = CorpusBuilder("test")
     left, right = ([f"{side}{i}" for i in range(40)] for side in "lr")
     builder.add_sts("STSB", "", "test", left, right, rng.uniform(0, 5, 40))
-    relevant = [sorted({i, (7 * i) % documents}) for i in range(30)]
+    relevant = [{i: 1.0, (7 * i) % documents: 1.0} for i in range(30)]
     builder.add_retrieval("r", "dev", [f"q{i}" for i in range(30)], [f"d{i}" for i in range(documents)], relevant)
     corpus = builder.build()
     vectors = some_vectors(len(corpus.sentences), width)

@@ -28,7 +28,7 @@ def corpus_and_vectors() -> tuple[Corpus, np.ndarray]:
         builder.add_sts(group, subset, split, left, right, rng.uniform(0, 5, count))
     for split in ("dev", "test"):
         queries, documents = [f"q{split}{i}" for i in range(15)], [f"d{i}" for i in range(60)]
-        builder.add_retrieval("quora", split, queries, documents, [[i] for i in range(15)])
+        builder.add_retrieval("quora", split, queries, documents, [{i: 1} for i in range(15)])
     corpus = builder.build()
     return corpus, rng.standard_normal((len(corpus.sentences), 6)).astype(np.float32)
 

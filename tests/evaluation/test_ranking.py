@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from distilbench.evaluation.ranking import ranking_metrics
+from distilbench.evaluation.ranking import ranking_metrics, without_own
 
 QUERIES = 300
 Run = tuple[NDArray[np.int64], tuple[NDArray[np.int64], ...], tuple[NDArray[np.float64], ...]]
@@ -72,6 +72,14 @@ def test_worked_by_hand() -> None:
     assert values["ndcg@10"].tolist() == pytest.approx([(1 + 3 / 2) / ideal, 1 / np.log2(3), 0])
     assert values["recall@1"].tolist() == [1 / 2, 0, 0]
     assert values["recall@100"].tolist() == [1, 1, 0]
+
+
+def test_a_query_that_is_a_document_is_not_among_what_it_finds() -> None:
+    found_QR = np.array([[4, 0, 1, 2], [3, 4, 5, 6], [1, 2, -1, -1]])
+    left_QR = without_own(found_QR, np.array([0, -1, 9]), 3)
+    assert left_QR.tolist() == [[4, 1, 2], [3, 4, 5], [1, 2, -1]]
+    assert without_own(found_QR[:1], np.array([2]), 4).tolist() == [[4, 0, 1, -1]]
+    assert without_own(found_QR, None, 2).tolist() == found_QR[:, :2].tolist()
 
 
 def test_nothing_found_at_all_is_0() -> None:

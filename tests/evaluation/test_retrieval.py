@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,20 @@ def test_documents_that_tie_are_each_found_once_across_blocks() -> None:
     result = evaluate_retrieval(in_memory(documents), documents[::10], task, kinds=("flat",), block=7)
     assert result.per_query["recall@10"].tolist() == [1] * 30
     assert result.costs[0].overlap10_with_flat == 100
+
+
+@pytest.mark.parametrize("count", [8, 60, 300])
+def test_queries_that_are_documents_find_others(count: int) -> None:
+    documents = vectors(count)
+    cosine = unit(documents) @ unit(documents).T
+    np.fill_diagonal(cosine, -1)
+    own_Q = np.where(np.arange(8) < 6, np.arange(8), -1)
+    nearest = [int(np.argmax(cosine[q])) for q in range(8)]
+    task = replace(judged([np.array([d]) for d in nearest], documents=count), own_Q=own_Q)
+    result = evaluate_retrieval(in_memory(documents), documents[:8], task, kinds=("flat",))
+    # The last two have no document of their own, so the first that they find is the one that they are.
+    assert result.per_query["mrr@10"].tolist() == [1] * 6 + [0.5] * 2
+    assert result.costs[0].mrr10 == pytest.approx(87.5) and result.costs[0].overlap10_with_flat == 100
 
 
 MEASURE = """

@@ -56,7 +56,7 @@ def corpus() -> tuple[CorpusBuilder, list[str]]:
     builder = CorpusBuilder("mine")
     builder.rows(texts)
     builder.train_on(texts)
-    builder.add_retrieval("own", "dev", texts[:20], texts[20:], [[q] for q in range(20)])
+    builder.add_retrieval("own", "dev", texts[:20], texts[20:], [{q: 1} for q in range(20)])
     return builder, texts
 
 
