@@ -190,7 +190,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_call_gives_its_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sweep_module, "sweep", lambda settings, _: settings.reports / "mine" / "index.html")
+    monkeypatch.setattr(sweep_module, "sweep", lambda settings, _: settings.report_folder / "mine" / "index.html")
     run = distilbench.sweep("mcr2", runs=tmp_path / "runs")
     assert run.page == tmp_path / "reports" / "mine" / "index.html" and run.place == str(tmp_path / "runs" / "mine")
 

@@ -116,7 +116,7 @@ def compare(settings: CompareSettings, console: Console) -> Path:
             method.check_student(row.possible, settings.student, native)
             method.check_corpus(row.possible, corpus, native)
     run = settings.runs / run_name(settings.name, "compare", corpus.name, settings.teacher_encoder.title)
-    report = settings.reports / run.name
+    report = settings.report_folder / run.name
     with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
         config = {"steps": settings.steps, "rows": [row.name for row in rows], "seeds": settings.seeds}
         claim_folder(run, {**run_config(settings, corpus), **config}, may_change=COMPARE_GROWS)
@@ -164,7 +164,7 @@ def _compare(
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     records: list[ScoreRecord | TrialRecord] = [*scores, *students, *trials]
     published = [_published_line(row) for row in rows if row.published]
-    page = publish(settings.reports, inputs.corpus, run, records, published)
+    page = publish(settings.report_folder, inputs.corpus, run, records, published)
     for line in terminal_summary(records, run):
         console.print(line, markup=False, highlight=False)
     return page

@@ -254,7 +254,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
         records = list(evaluation.known.values())
         notes = [*(f"Not scored: {reason}" for reason in failed.values()), *evaluation.left_out]
         notes += dict.fromkeys(f"{evaluation.called(record)}: {note}" for record in records for note in record.notes)
-        page = publish(settings.reports, corpus, run, records, notes) if records else None
+        page = publish(settings.report_folder, corpus, run, records, notes) if records else None
     if failed or page is None:
         raise _not_scored(failed, models)
     return page

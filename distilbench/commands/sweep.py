@@ -31,7 +31,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
     """
     clock = Clock(settings.time_budget)
     methods, run = plan_method_runs(settings, console)
-    corpus, report = methods[0].corpus, settings.reports / run.name  # one corpus: rows of one leaderboard compare
+    corpus, report = methods[0].corpus, settings.report_folder / run.name  # one corpus: rows of one leaderboard compare
     with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
         for method in methods:
             claim_run(settings, method, console)
@@ -59,7 +59,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             folders = [method.run for method in methods]
             records = read_runs(folders)
             notes = list(dict.fromkeys(note for method in methods for note in (*method.notes, *method.missing)))
-            page = publish(settings.reports, inputs.corpus, run, records, notes, folders=folders)
+            page = publish(settings.report_folder, inputs.corpus, run, records, notes, folders=folders)
         missing = dict.fromkeys(line for method in methods for line in method.missing)
         for line in (*terminal_summary(records, run), *missing):
             console.print(line, markup=False, highlight=False)

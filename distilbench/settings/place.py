@@ -145,11 +145,12 @@ class RunPlaceSettings(Settings):
     """The folders of a run and its leaderboard."""
 
     name: str | None = option("The run's name; the same name continues a run.", None)
-    runs: Path = option(
-        "Where runs are kept; leaderboards are written to the folder `reports` beside it.", Path("runs"), panel=PANEL
+    runs: Path = option("Where runs are kept.", Path("runs"), panel=PANEL)
+    reports: Path | None = option(
+        "Where leaderboards are written; default: `reports` beside --runs.", None, panel=PANEL
     )
 
     @property
-    def reports(self) -> Path:
+    def report_folder(self) -> Path:
         """The folder of leaderboards."""
-        return self.runs.parent / "reports"
+        return self.reports or self.runs.parent / "reports"
