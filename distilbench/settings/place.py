@@ -85,8 +85,8 @@ class ClusterSettings(Settings):
         """Refuse a folder that cannot be written, before anything is done for it."""
         _check_writable("--store", self.store)
         if isinstance(self, RunPlaceSettings):
-            for folder in (self.runs, self.reports):
-                _check_writable("--runs", folder)
+            _check_writable("--runs", self.runs)
+            _check_writable("--reports", self.report_folder)
 
     @property
     def pool(self) -> PoolSize:
