@@ -22,7 +22,7 @@ INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
 
-PYTEST := -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=10  # much of it is waiting for processes; long files have few tests
+PYTEST := -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=15 --durations-min=10  # much of it is waiting for processes; long files have few tests
 
 test: .venv/installed-dev lint
 	$(BIN)/python -m coverage erase

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from samples import make_data, make_encoder
@@ -12,20 +13,20 @@ from samples import make_data, make_encoder
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are so small that threads only wait for each other
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+ON_CLUSTER = ("test_both_ways.py", "test_encode.py", "test_index.py")
+"""The files whose fast tests use the cluster."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, and all fast ones on the cluster: two cores do not carry three of them."""
-    on_cluster = [item for item in items if "cluster" in getattr(item, "fixturenames", ()) and not is_slow(item)]
-    items.sort(key=lambda item: item not in on_cluster)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("cluster" if item in on_cluster else item.path.stem))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a file's tests to one process, and all fast ones on the cluster: two cores do not carry three clusters."""
+    from xdist.scheduler import LoadFileScheduling
 
+    class ByFile(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "cluster" if file.endswith(ON_CLUSTER) else file
 
-def is_slow(item: pytest.Item) -> bool:
-    """Whether `make test` leaves it out."""
-    return item.get_closest_marker("slow") is not None
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -105,6 +105,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
 
 def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list[ScoreRecord]:
     """The rows of a student that was trained for a few steps, or of the teacher."""
+    folder.mkdir()
     prepared = run.prepared / stored
     scoring = Scoring(folder, load_prepared(prepared), run.corpus, EVERY_TASK)
     board = RowScorer(scoring, "r", CODES, Console(file=io.StringIO()))
