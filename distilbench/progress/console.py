@@ -278,6 +278,8 @@ class ProgressFile:
     def __init__(self, tally: Tally) -> None:
         self.tally, self.path, self.log = tally, tally.run / PROGRESS, RunLog(tally.run)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in self.path.parent.glob(f".{PROGRESS}.*.tmp"):  # of a driver that was killed at it
+            leftover.unlink(missing_ok=True)
         self._write()
 
     def __call__(self, event: Event) -> None:

@@ -11,6 +11,8 @@ from distilbench.progress.console import ProgressFile
 
 
 def test_it_is_there_from_the_start_and_tells_the_stage_at_once(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / ".progress.json.killed.tmp").touch()
     watcher = heard(ProgressFile(tally_of(tmp_path / "r", deadline=5e9)))
     kept = json.loads((tmp_path / "r" / "progress.json").read_text())
     assert (kept["stage"], kept["wanted"], kept["deadline"], kept["running"]) == ("starting", 24, 5e9, [])

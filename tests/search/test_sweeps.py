@@ -235,7 +235,7 @@ def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
     assert "time was over" not in sweep.page() and "interrupted after" not in sweep.page()
     chosen = json.loads((sweep.run / "confirmed.json").read_text())
     best = {
-        str(d): max((r for r in sweep.trials() if r.dim == d), key=lambda r: (r.objective or 0, -r.number))
+        str(4 * d): max((r for r in sweep.trials() if r.dim == d), key=lambda r: (r.objective or 0, -r.number))
         for d in (4, 8)
     }
     assert {d: own[0]["trial"] for d, own in chosen.items()} == {d: r.number for d, r in best.items()}
