@@ -91,8 +91,8 @@ class Command:
         return {path.name: path.read_bytes() for path in self.run.glob("*.jsonl")}
 
     def leftovers(self) -> list[Path]:
-        """What a killed writer may leave, and vectors that were not deleted after scoring."""
-        paths = [p for root in (self.folder, self.store) for p in root.rglob("*")]
+        """What a killed writer may leave in the run and the store, and vectors that were not deleted after scoring."""
+        paths = [p for root in (self.run, self.store) for p in root.rglob("*")]
         return [p for p in paths if p.suffix == ".tmp" or ".partial" in p.name or p.name == "encoded.json"]
 
 
