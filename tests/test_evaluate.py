@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from rich.console import Console
 from samples import make_data, make_encoder, random_sentences, write_tsv
 from scipy.stats import pearsonr, spearmanr
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 from typer.testing import CliRunner
 
 from distilbench.choices import EVERY_TASK
@@ -209,6 +212,25 @@ def test_an_error_of_one_model_that_nobody_foresaw_is_one_line(
     assert e.value.status == 1
     assert [r.label for r in records_of(tmp_path)] == ["wide"]
     assert "no such" in (tmp_path / "reports" / "e" / "index.html").read_text()
+
+
+def test_another_similarity_of_the_model_is_told(
+    tmp_path: Path, models: list[Path], data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dot = Path(shutil.copytree(models[0], tmp_path / "dot"))
+    config = dot / "config_sentence_transformers.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "similarity_fn_name": "dot"}))
+    page = evaluate(settings(tmp_path, [dot, models[1]], data, tasks=("sts",)), Console(soft_wrap=True))
+    told = "dot: the model asks for dot similarity, and is scored by cosine"
+    assert capsys.readouterr().out.count(told) == 1 and told in page.read_text()
+
+
+def test_an_encoder_with_routes_is_refused(tmp_path: Path, models: list[Path], data: Path) -> None:
+    two = SentenceTransformer(str(models[0]), device="cpu")
+    ways = Router.for_query_document(query_modules=[*two], document_modules=[*two])
+    SentenceTransformer(modules=[ways], device="cpu").save(str(tmp_path / "two"), create_model_card=False)
+    with pytest.raises(InputError, match=r"two': it has routes of its own \(query, document\)"):
+        evaluate(settings(tmp_path, [tmp_path / "two"], data, tasks=("sts",)), Console(quiet=True))
 
 
 def test_a_code_that_needs_more_sentences_than_there_are_is_left_out_and_said(

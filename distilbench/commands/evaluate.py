@@ -75,7 +75,7 @@ class Evaluation:
         self.read = with_roles(corpus, self.store) if settings.by_role else corpus
         """The corpus with a row for each way in which a text is read."""
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
-        self.left_out: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
         self.measured = [[str(index) for index in settings.index_specs], settings.cost]
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
@@ -97,6 +97,9 @@ class Evaluation:
                     identity = fingerprint([common, own, self.measured])
                     identities[width, kind] = {**common, **own, "record_id": identity, "source": spec.name}
         missing = {width for (width, _), row in identities.items() if row["record_id"] not in self.known}
+        similarity = spec.skeleton().similarity_fn_name
+        if similarity not in (None, "cosine"):
+            self._told(f"{spec.title}: the model asks for {similarity} similarity, and is scored by cosine")
         if not missing:
             return
         vectors = self._vectors(spec)
@@ -182,11 +185,15 @@ class Evaluation:
         why = not_possible(kind, width)
         if not why and not saved_code(spec.folder(), kind, width):
             why = too_few(kind, width, len(self.corpus.train))
-        note = f"{spec.title}, not scored in {why}"
-        if why and note not in self.left_out:
-            self.left_out[note] = None
-            self.console.print(note, markup=False)
+        if why:
+            self._told(f"{spec.title}, not scored in {why}")
         return why
+
+    def _told(self, note: str) -> None:
+        """Tell a note once, which the page has too."""
+        if note not in self.notes:
+            self.notes[note] = None
+            self.console.print(note, markup=False)
 
     def _vectors(self, spec: EncoderSpec) -> Vectors:
         settings, corpus, width = self.settings, self.read, spec.width()
@@ -252,7 +259,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
                     with _noted(failed, spec, console):
                         evaluation.score(spec, "teacher" if spec == teacher else "encoder")
         records = list(evaluation.known.values())
-        notes = [*(f"Not scored: {reason}" for reason in failed.values()), *evaluation.left_out]
+        notes = [*(f"Not scored: {reason}" for reason in failed.values()), *evaluation.notes]
         notes += dict.fromkeys(f"{evaluation.called(record)}: {note}" for record in records for note in record.notes)
         page = publish(settings.report_folder, corpus, run, records, notes) if records else None
     if failed or page is None:

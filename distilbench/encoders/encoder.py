@@ -178,8 +178,18 @@ class EncoderSpec:
         )
 
     def check_tokenizer(self, role: str) -> None:
-        """Check the tokenizer of a local encoder, before hours of work depend on it."""
-        if self.folder() and reads_tokens(self.skeleton()):
+        """Check a local encoder before hours of work depend on it: its tokenizer, and that it reads all text in one way."""
+        from sentence_transformers.base.modules import Router
+
+        if not self.folder():
+            return
+        if isinstance(first := self.skeleton()[0], Router):
+            routes = ", ".join(first.sub_modules)
+            raise InputError(
+                f"{role} {self.name!r}: it has routes of its own ({routes}), which `index` alone reads; expected an "
+                "encoder that reads all text in one way"
+            )
+        if reads_tokens(self.skeleton()):
             check_tokenizer(self.skeleton().tokenizer, f"{role} {self.name!r}")
 
     @property

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec, reads_tokens
 from distilbench.encoders.prompts import Prompts
 from distilbench.methods.method import Method
 from distilbench.prepare.pca import Pca
@@ -122,7 +122,8 @@ def export_with_head(
         return
     own = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     student = SentenceTransformer(modules=modules, device="cpu", **own)
-    student.max_seq_length = model.max_seq_length
+    if reads_tokens(model):  # a static teacher has no limit
+        student.max_seq_length = model.max_seq_length
     if teacher.prompt or teacher.by_role:
         Prompts.of(teacher).keep_in(student)
     student.save(str(folder), create_model_card=False)
