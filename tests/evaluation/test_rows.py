@@ -44,6 +44,7 @@ class Run:
     """A comparison's folder; its jobs are run here instead of on a cluster, and counted."""
 
     def __init__(self, folder: Path, prepared: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder.mkdir()
         self.folder, self.prepared, self.corpus = folder, prepared, corpus
         self.trained: list[str] = []
         self.console = io.StringIO()
