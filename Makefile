@@ -22,11 +22,11 @@ INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
 
-PYTEST := -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=15 --durations-min=10  # much of it is waiting for processes; long files have few tests
+PYTEST := -m pytest --dist loadfile --no-loadscope-reorder --durations=15 --durations-min=10
 
 test: .venv/installed-dev lint
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run $(PYTEST) -m "not slow"
+	$(BIN)/python -m coverage run $(PYTEST) -n 3 -m "not slow"  # one waits for processes, two work
 	$(BIN)/python -m coverage combine --quiet
 	@printf 'percent of lines covered: '; $(BIN)/python -m coverage report --format=total --fail-under=85
 
@@ -34,7 +34,7 @@ test-all: test
 	$(MAKE) test-slow
 
 test-slow: .venv/installed-dev
-	$(BIN)/python $(PYTEST) -m slow
+	$(BIN)/python $(PYTEST) -n 2 -m slow  # each has a cluster of its own
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
