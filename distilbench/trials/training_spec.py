@@ -84,11 +84,7 @@ class TrainingCopy(FolderCopy):
         stored = self.remote.list()
         if not {LAST[1], self.mark} <= stored.keys():
             return
-        try:
-            FolderCopy(model, remote_model).fetch(remote_model.list())
-        except Absent:  # the copy of the run writes it anew: the student is here, whole
-            if not model.is_dir():
-                raise
+        FolderCopy(model, remote_model).fetch(remote_model.list())
         here = [name for name in stored if not name.endswith(".safetensors") and name not in LAST]
         for names in (here, *([name] for name in LAST if name in stored)):
             self.remote.fetch_all(self.folder, names)

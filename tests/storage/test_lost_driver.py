@@ -8,6 +8,7 @@ import functools
 import json
 import math
 import shutil
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.page import LivePage
 from distilbench.search.run_trials import _Recorder, write_missing_records
 from distilbench.settings.sweep import SweepSettings
+from distilbench.storage.folder_copy import FolderCopy
 from distilbench.storage.remote import Remote, files_in
 from distilbench.trials import rows as leaderboard
 from distilbench.trials.jobs import Job, Outcome, _collect, finish
@@ -108,14 +110,26 @@ class Node:
             _collect(job)
             outcome = Outcome(job, "", tuple(known_rungs(job.folder)))
             if Encoded.load(job.folder) is None:
-                outcome = finish(job, prepared, corpus, TrialResources(1, 0, 1, ""), elsewhere())
-                _collect(job)
+                with ONE_DISK:
+                    outcome = finish(job, prepared, corpus, TrialResources(1, 0, 1, ""), elsewhere())
+                    _collect(job)
             on_outcome(outcome)
         return []
 
 
+ONE_DISK = threading.RLock()
+"""The node has the driver's disk here: while it makes a student and deletes its own, the run is not copied."""
+
+
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    push = FolderCopy.push
+
+    def push_alone(copy: FolderCopy) -> None:
+        with ONE_DISK:
+            push(copy)
+
+    monkeypatch.setattr(FolderCopy, "push", push_alone)
     own = Node()
     resources = TrialResources(1, 0, 1, "one at a time")
     monkeypatch.setattr(sweeps, "on_cluster", lambda *_: contextlib.nullcontext())
