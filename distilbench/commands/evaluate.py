@@ -243,7 +243,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     failed: dict[EncoderSpec, str] = {}
     for spec in models:
         with _noted(failed, spec, console):
-            spec.check_tokenizer("model")
+            spec.check("model")
     if len(failed) == len(models):
         raise _not_scored(failed, models)
     corpus = evaluation_corpus(settings.data_folder, settings.tasks, settings.limits)

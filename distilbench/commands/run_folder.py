@@ -39,9 +39,7 @@ def check_encoders(settings: PreparationSettings) -> None:
     settings.check_folders()
     teacher, given = settings.teacher_encoder, f"--teacher-vectors {settings.teacher_vectors}"
     if teacher.vectors is None:
-        if teacher.folder():
-            teacher.check_limit()
-        teacher.check_tokenizer("teacher")
+        teacher.check("teacher")
     elif settings.augment:
         raise InputError(f"{given}: --augment makes sentences that have no vector in it; expected none")
     if settings.cross_encoder and not Path(settings.cross_encoder).is_dir():
@@ -62,7 +60,7 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
         )
     check_student(student, settings.teacher_encoder)
     if named:
-        EncoderSpec(named).check_tokenizer("student")
+        EncoderSpec(named).check("student")
     if StudentSpec.parse(student).fewer_tokens:
         from distilbench.prepare.pruned_students import check_vocabulary
 

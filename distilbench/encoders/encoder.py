@@ -177,20 +177,22 @@ class EncoderSpec:
             EncoderSpec(self.name, self.revision), max((path.stat().st_mtime_ns for path in files), default=0)
         )
 
-    def check_tokenizer(self, role: str) -> None:
-        """Check a local encoder before hours of work depend on it: its tokenizer, and that it reads all text in one way."""
+    def check(self, role: str) -> None:
+        """Check a local encoder before hours of work depend on it: its limit, its tokenizer, one way to read all text."""
         from sentence_transformers.base.modules import Router
 
         if not self.folder():
             return
-        if isinstance(first := self.skeleton()[0], Router):
-            routes = ", ".join(first.sub_modules)
+        model = self.skeleton()
+        self._check_limit(model)
+        if isinstance(model[0], Router):
+            routes = ", ".join(model[0].sub_modules)
             raise InputError(
                 f"{role} {self.name!r}: it has routes of its own ({routes}), which `index` alone reads; expected an "
                 "encoder that reads all text in one way"
             )
-        if reads_tokens(self.skeleton()):
-            check_tokenizer(self.skeleton().tokenizer, f"{role} {self.name!r}")
+        if reads_tokens(model):
+            check_tokenizer(model.tokenizer, f"{role} {self.name!r}")
 
     @property
     def title(self) -> str:
@@ -200,14 +202,12 @@ class EncoderSpec:
     def load(self, device: str = "cpu") -> SentenceTransformer:
         """Load the encoder in evaluation mode."""
         model = self._built(device)
-        self.check_limit(model)
+        self._check_limit(model)
         if self.max_tokens is not None:
             model.max_seq_length = self.max_tokens
         return model.float().eval()  # weights saved in half precision may be trained
 
-    def check_limit(self, model: SentenceTransformer | None = None) -> None:
-        """Check that the encoder can read as many tokens of a text as it is to read."""
-        model = model or self.skeleton()
+    def _check_limit(self, model: SentenceTransformer) -> None:
         limit, positions = self.max_tokens or model.get_max_seq_length() or 0, _positions(model)
         if reads_tokens(model) and positions is not None and limit > positions:
             asked = f"--max-tokens {self.max_tokens}: " if self.max_tokens else ""
