@@ -80,11 +80,18 @@ class TrainingCopy(FolderCopy):
             self.push()
 
     def collect(self, model: Path, remote_model: Remote) -> None:
-        """On the driver: fetch the vectors and the student of a training that a worker has finished, if one has."""
+        """On the driver: fetch the vectors and the student of a training that a worker has finished, if one has.
+
+        A driver that did not come to that, and goes on, may have deleted the student there with all that its run has not:
+        then it is made again.
+        """
         stored = self.remote.list()
-        if not {LAST[1], self.mark} <= stored.keys():
+        if not {LAST[1], self.mark} <= stored.keys() or not (names := remote_model.list()):
             return
-        FolderCopy(model, remote_model).fetch(remote_model.list())
+        try:
+            FolderCopy(model, remote_model).fetch(names)
+        except Absent:  # it is being deleted
+            return
         here = [name for name in stored if not name.endswith(".safetensors") and name not in LAST]
-        for names in (here, *([name] for name in LAST if name in stored)):
-            self.remote.fetch_all(self.folder, names)
+        for some in (here, *([name] for name in LAST if name in stored)):
+            self.remote.fetch_all(self.folder, some)

@@ -17,6 +17,7 @@ from samples import comparable_rungs
 from distilbench.cluster import driver_files as module
 from distilbench.cluster.driver_files import DriverFiles, content_key, share_run
 from distilbench.cluster.resources import TrialResources
+from distilbench.cluster.run_copy import copied
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
@@ -33,6 +34,7 @@ from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.tokens import Tokenising
 from distilbench.storage.arrays import MANIFEST
 from distilbench.storage.files import write_json
+from distilbench.storage.folder_copy import FolderCopy
 from distilbench.storage.remote import Remote, files_in
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials import jobs
@@ -40,7 +42,7 @@ from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, _collect, finish
 from distilbench.trials.rung_training import RungTraining, known_rungs
 from distilbench.trials.scoring import Candidate, Encoded
-from distilbench.trials.training_spec import TrainingSpec
+from distilbench.trials.training_spec import TrainingCopy, TrainingSpec
 
 PARAMS = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 200.0}
 ALONE = TrialResources(1, 0, 1, "")
@@ -253,6 +255,29 @@ def test_a_job_that_another_driver_had_finished_is_not_repeated(
     monkeypatch.setattr("ray.remote", lambda **_: pytest.fail("a job was started"))
     left = finish_jobs([job], prepared_folder, corpus, ALONE, got.append)
     assert left == [] and [o.failed for o in got] == [""] and (sites.run / "students" / "key" / "modules.json").exists()
+
+
+def test_a_student_that_the_runs_copy_has_deleted_is_made_again(
+    tmp_path: Path, s3: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A worker has finished it; the driver was killed before it had it, and the next one's run is without it.
+    run, remote = tmp_path / "r", s3 / "runs" / "r"
+    copy = TrainingCopy(run / "trials" / "key", remote / "trials/key", "ab" * 20)
+    for name in ("trials/key/encoded.json", f"trials/key/{copy.mark}", "students/key/modules.json"):
+        remote.write(name, b"{}")
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    model, remote_model = run / "students" / "key", remote / "students/key"
+    with monkeypatch.context() as during:
+        listed, of_storage = remote_model.list(), Remote.list
+        during.setattr(Remote, "list", lambda of: listed if of == remote_model else of_storage(of))
+        remote_model.delete("modules.json")  # after it was listed
+        copy.collect(model, remote_model)
+        remote_model.write("modules.json", b"{}")
+    FolderCopy(run, remote, copied=copied).push()
+    assert not remote_model.list()
+    copy.collect(model, remote_model)
+    assert Encoded.load(copy.folder) is None and not model.exists()
 
 
 def on_a_node(sites: Sites, task: ShardTask, shards: list[Shard]) -> None:
