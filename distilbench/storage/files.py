@@ -1,9 +1,4 @@
-"""The artifact store: files that are expensive to make, under names that tell everything they depend on.
-
-An artifact is a folder `KIND-FINGERPRINT/` with shard files and `manifest.json`. Shards are written to temporary names
-and renamed, the manifest comes last, and only then is the folder given its name: what carries the name is whole.
-A killed writer leaves `KIND-FINGERPRINT.partial/`, whose finished shards the next writer keeps.
-"""
+"""Files that are written whole or not at all, their checksums, and folders that belong to one configuration."""
 
 from __future__ import annotations
 
