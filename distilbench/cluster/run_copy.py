@@ -136,9 +136,8 @@ class Owner:
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT_S):
-            with contextlib.suppress(
-                Exception
-            ):  # whatever it is, it is tried again; who is silent too long loses the run
+            # Whatever goes wrong, it is tried again; who is silent too long loses the run.
+            with contextlib.suppress(Exception):
                 now = self._read()
                 if now is not None and now["owner"] != self.me:
                     self.lost = now["owner"].rpartition("-")[0]
