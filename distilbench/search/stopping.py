@@ -7,6 +7,7 @@ of lower numbers; where one of them has still to arrive, the verdict waits for i
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections import defaultdict
@@ -26,8 +27,12 @@ Rule = Callable[[float, list[float]], bool]
 
 def among_best(value: float, values: list[float], eta: int) -> bool:
     """Successive halving (Li et al. 2020): is `value` among the best 1/eta (at least one) of `values`, itself included?"""
-    ranked = sorted((v for v in values if not math.isnan(v)), reverse=True)
-    return not math.isnan(value) and value >= ranked[max(1, len(ranked) // eta) - 1]
+    return value >= least_of_best(sorted(v for v in values if not math.isnan(v)), eta)
+
+
+def least_of_best(rising: list[float], eta: int) -> float:
+    """The least of the best 1/eta (at least one) of values that rise; NaN, which nothing reaches, where there are none."""
+    return rising[-max(1, len(rising) // eta)] if rising else math.nan
 
 
 def median(value: float, peers: list[float]) -> bool:
@@ -204,14 +209,17 @@ class Halving(Verdicts):
     def _let_through(self, arrived: list[int], rung: int, closed: bool) -> list[int]:
         """Judge the cohorts of a rung; those that go on, in the order of going on."""
         going: list[int] = []
-        peers: list[float] = []
+        rising: list[float] = []  # the values of all that have been judged, without NaN
         for start in range(0, len(arrived), self.eta):
             cohort = [self._runners[number] for number in arrived[start : start + self.eta]]
             if len(cohort) < self.eta and not closed:
                 break
-            peers += [runner.values[rung] for runner in cohort]
+            for value in (runner.values[rung] for runner in cohort):
+                if not math.isnan(value):
+                    bisect.insort(rising, value)
+            least = least_of_best(rising, self.eta)
             for number, runner in zip(arrived[start:], cohort, strict=False):
-                if among_best(runner.values[rung], peers, self.eta):
+                if runner.values[rung] >= least:
                     runner.passed = max(runner.passed, rung)
                     going.append(number)
                 else:
