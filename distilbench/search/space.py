@@ -197,9 +197,7 @@ class SearchSpace(BaseModel):
         """The values that parameter `name` can take, also where it is not searched; of a range its two ends."""
         if name in self.fixed:
             return [self.fixed[name]]
-        r = self.parameters[name]
-        ranges = [r, *(r.students or {}).values()]
-        values = list(dict.fromkeys(v for each in ranges for v in each.values))
+        values = list(dict.fromkeys(v for each in self.parameters[name].ranges for v in each.values))
         elsewhere = self.defaults.get(name)
         return values if elsewhere is None or elsewhere in values else [*values, elsewhere]
 
