@@ -214,6 +214,8 @@ def _check_names(file: _File, fields: Mapping[str, FieldInfo]) -> None:
 
 def _check_range(name: str, r: Range, field: FieldInfo) -> None:
     """Check choices, or low and high, against the method's own field."""
+    if "integer" in r.model_fields_set:
+        raise InputError(f"{name}: integer: not permitted; the method says which parameters are whole numbers")
     if r.choices is not None:
         for choice in r.choices:
             check_value(name, "choices", choice, field)
