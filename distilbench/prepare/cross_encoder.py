@@ -115,7 +115,10 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
     EncoderSpec(str(folder.absolute())).folder()  # config and weights are there
     columns = _columns(what, read_json_object(folder / "config.json", "expected a Hugging Face model's"), task)
     readable_tokenizer(str(folder), what)
-    return TaskCrossEncoder(_load(str(folder), what, device), columns)
+    model = _load(str(folder), what, device)
+    if drawn := _drawn(model, folder / "model.safetensors"):
+        raise InputError(f"{what}: no weights of {', '.join(drawn)}; expected a fine-tuned model")
+    return TaskCrossEncoder(model, columns)
 
 
 def _load(source: str, what: str, device: str, **options: Any) -> sentence_transformers.CrossEncoder:
@@ -132,6 +135,19 @@ def _load(source: str, what: str, device: str, **options: Any) -> sentence_trans
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{what}: cannot be loaded: {reason:.200}") from error
     return model.eval()
+
+
+def _drawn(model: sentence_transformers.CrossEncoder, weights: Path) -> list[str]:
+    """The parameters of the output layer that a file of weights does not have: transformers draws them at random."""
+    from safetensors import safe_open
+
+    if not weights.exists():
+        return []
+    whole: Any = model.model
+    with safe_open(weights, framework="pt") as file:
+        saved = set(file.keys())
+    own = {name for name, _ in whole.named_parameters() if not name.startswith(f"{whole.base_model_prefix}.")}
+    return sorted(own - saved)[:3]
 
 
 def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:

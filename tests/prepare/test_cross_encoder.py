@@ -257,11 +257,19 @@ def test_outputs_on_another_scale_are_brought_to_that_of_the_labels(
     assert module._on_unit_scale(near, gold.astype(np.float32), "") is near
 
 
+def _no_classifier(folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    kept = {name: tensor for name, tensor in weights(folder).items() if not name.startswith("classifier")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 BAD: list[tuple[str, str, dict[str, Any], Callable[[Path], None] | None, str]] = [
     ("three-class", "binary", {}, None, "3 outputs, .* expected 1 or 2 for SAME"),
     ("regression", "binary", {}, None, "problem_type is 'regression'; expected 1 or 2"),
     ("binary", "binary", {"id2label": {"0": "bad", "1": "good"}}, None, "bad, good .*different, equivalent"),
     ("binary", "binary", {"architectures": ["BertModel"]}, None, "BertModel"),
+    ("binary", "binary", {}, _no_classifier, "no weights of classifier.bias, classifier.weight"),
     ("binary", "binary", {}, lambda folder: (folder / "tokenizer.json").write_text("{"), "its tokenizer cannot be"),
 ]
 
