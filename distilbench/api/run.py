@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import Best, best_of_runs
-from distilbench.reporting.board import leaderboard
+from distilbench.reporting.board import index_rows, leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.run_facts import unique_trials
 from distilbench.reporting.runs import read_runs
@@ -150,9 +150,11 @@ class Run:
 
         from distilbench.reporting.board_figures import board_plots
         from distilbench.reporting.search_figures import search_plots
+        from distilbench.reporting.serving import serving_costs
 
         records = self._records()
-        plots = board_plots(leaderboard(records))
+        board = leaderboard(records)
+        plots = board_plots(board, serving_costs(board), index_rows(board))
         searches = {record.run for record in records if isinstance(record, TrialRecord)}
         if name not in plots and len(searches) == 1:
             plots |= search_plots(records)[0]

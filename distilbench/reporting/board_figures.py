@@ -13,7 +13,7 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from distilbench.codes import FAMILIES, family_of
-from distilbench.reporting.board import DEV, CostRow, Leaderboard, Row, competes, index_rows
+from distilbench.reporting.board import DEV, CostRow, Leaderboard, Row, competes
 from distilbench.reporting.drawing import (
     LIGHT,
     SYMBOLS,
@@ -29,7 +29,7 @@ from distilbench.reporting.drawing import (
     span,
 )
 from distilbench.reporting.formats import index_setting, short
-from distilbench.reporting.serving import Setting, serving_costs, setting_of, setting_text
+from distilbench.reporting.serving import ServingCosts, Setting, setting_of, setting_text
 
 LONGEST = 30
 """Letters of a measure that the figure's height has room for, beside the rest of its axis's title."""
@@ -79,10 +79,14 @@ class IndexTimes(NamedTuple):
     omitted: int
 
 
-def board_plots(board: Leaderboard, taken: Sequence[Row] = ()) -> dict[str, Plot]:
-    """The figures of the leaderboard that have something to show, by name; `taken` are the rows that the page recommends."""
-    quality, speed = compute_quality(board, taken), compute_speed(board)
-    indexes = compute_index_times(index_rows(board))
+def board_plots(
+    board: Leaderboard, costs: ServingCosts, measured: Sequence[CostRow], taken: Sequence[Row] = ()
+) -> dict[str, Plot]:
+    """The figures of the leaderboard that have something to show, by name.
+
+    `costs` are `serving_costs(board)`, `measured` are `index_rows(board)`, `taken` the rows that the page recommends.
+    """
+    quality, speed, indexes = compute_quality(board, taken), compute_speed(board, costs), compute_index_times(measured)
     plots = []
     if quality.marks:
         title, caption = "Quality against bytes per vector", trade_off_caption(quality)
@@ -103,9 +107,9 @@ def compute_quality(board: Leaderboard, taken: Sequence[Row] = ()) -> TradeOff:
     return TradeOff(tuple(marks), _fronts(marks, 1), points, board.columns[0].help, "", len(board.rows) - len(marks))
 
 
-def compute_speed(board: Leaderboard) -> TradeOff:
+def compute_speed(board: Leaderboard, costs: ServingCosts) -> TradeOff:
     """The rows of the largest corpus that have a test score and were timed, on the device that timed most of them."""
-    timed = _marks(board, {a: costs.sentences_per_s.value for a, costs in serving_costs(board).rows.items()})
+    timed = _marks(board, {anchor: row.sentences_per_s.value for anchor, row in costs.rows.items()})
     devices = Counter(mark.row.record.provenance.device for mark in timed)
     device = devices.most_common(1)[0][0] if devices else ""
     marks = tuple(mark for mark in timed if mark.row.record.provenance.device == device)
@@ -161,10 +165,10 @@ def draw_trade_off(data: TradeOff) -> go.Figure:
 
 def _marks(board: Leaderboard, costs: Mapping[str, float | None]) -> list[Mark]:
     """The rows of the largest corpus that have a test score and a cost."""
-    marks = []
+    marks, largest = [], next(iter(board.corpora), "")
     for row in board.rows:
         cost, y, dev = costs[row.anchor], row.test.value, board.cell(row, DEV).value
-        if cost and y is not None and row.record.compared_on == board.corpora[0]:
+        if cost and y is not None and row.record.compared_on == largest:
             marks.append(Mark(row, cost, y, y if dev is None else dev))
     return marks
 

@@ -191,7 +191,7 @@ def render_page(
     columns = page_columns(board_columns(board, compared, serving))
     groups = [(name, list(own)) for name, own in itertools.groupby(columns, lambda column: column.group)]
     taken = chosen.rows if chosen.chosen else ()
-    plots = board_plots(board, taken)
+    plots = board_plots(board, serving, indexes, taken)
     return render_html(
         "index.html.j2",
         "",

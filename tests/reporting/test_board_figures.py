@@ -21,6 +21,7 @@ from distilbench.reporting.board_figures import (
     index_times_caption,
     trade_off_caption,
 )
+from distilbench.reporting.serving import serving_costs
 
 # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB.
 EYES = {
@@ -37,7 +38,8 @@ def quality(records, taken=()):
 
 
 def speed(*records):
-    return compute_speed(leaderboard(records))
+    board = leaderboard(records)
+    return compute_speed(board, serving_costs(board))
 
 
 def drawn(data):
