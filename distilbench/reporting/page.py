@@ -103,12 +103,13 @@ def write_report(
     written under a temporary name and renamed, index.html last, so a reader never meets half a file; an earlier report there
     is replaced. `notes` are paragraphs of plain text for the head of the page, `folders` those of the runs, with their
     settings and the predictions that rows are compared by. `live`: the runs go on, so what takes seconds (exports,
-    comparisons) is left to the end. `compared` and `described` are what a file of records says in place of `folders`.
+    comparisons) is left to the end. `compared` and `described` are what a file of records says in place of `folders`; a
+    comparison of other rows than these is not taken.
     """
     folder.mkdir(parents=True, exist_ok=True)
     board = leaderboard(records)
     runs = run_facts(records, board, folders, described)
-    if compared is None:
+    if compared is None or not compared.is_of(board):
         compared = NOT_COMPARED if live else compare_rows(board, folders)
     report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
     write_study(folder / RECORDS, records, [run.described for run in runs], report_record)
@@ -129,14 +130,13 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
     """
     study = read_study(sources)
     report, folders = study.report, list(study.folders)
-    same = report is not None and report.comparison.is_of(leaderboard(study.records))
     return write_report(
         study.records,
         folder,
         title=title or (report.title if report else ", ".join(_name(source) for source in sources)),
         notes=report.notes if report else (),
         folders=folders,
-        compared=report.comparison if report and same else None,
+        compared=report.comparison if report else None,
         described=study.runs,
     )
 
