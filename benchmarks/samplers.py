@@ -110,7 +110,7 @@ def full_trials(workers: int) -> int:
     return max(FULL_TRIALS, 2 * workers)
 
 
-def sampler_of(kind: SearchKind, space: SearchSpace, seed: int, trials: int) -> optuna.samplers.BaseSampler:
+def sampler_of(kind: SearchKind, space: SearchSpace, seed: int) -> optuna.samplers.BaseSampler:
     """The product's sampler, or TPE with other options."""
     if not kind.options:
         return make_sampler(space, seed)
@@ -175,7 +175,7 @@ def replayed(task: Task, search: str) -> Replayed:
     return replay(
         space,
         answers_of(task.table, task.answers).afresh(),
-        lambda stream: sampler_of(kind, space, task.seed + stream, trials),
+        lambda stream: sampler_of(kind, space, task.seed + stream),
         wanted=trials,
         limit=math.inf if full else task.budget,
         workers=task.workers,
