@@ -24,7 +24,7 @@ from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
 from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.choice import ServingBudget
-from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
+from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes, quantiser_folder
 from distilbench.reporting.model_card import CARD, Code, hub_base, model_card
 from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
@@ -202,9 +202,8 @@ def _copy_model(model: Path, name: str, record: ScoreRecord, folder: Path) -> No
         write_json(path, {**saved_config, "truncate_dim": record.dim})
     if record.quantisation == "float32":
         return
-    width_folder = model / f"d{record.dim}"
     for suffix in ("json", "faiss"):
-        file = (width_folder if width_folder.is_dir() else model) / f"quantisation-{record.quantisation}.{suffix}"
+        file = quantiser_folder(model, record) / f"quantisation-{record.quantisation}.{suffix}"
         if not file.is_file():
             raise InputError(
                 f"{file}: the {record.quantisation} quantiser of {name} is not there; export its float32 row, or "

@@ -16,7 +16,7 @@ from distilbench.reporting.choice import ServingBudget, best_under, candidates, 
 from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.formats import fixed
 from distilbench.reporting.frame import board_frame
-from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
+from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code, quantiser_folder
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.serving import LEAST_OVERLAP, serving_costs
 
@@ -104,9 +104,8 @@ class Best:
 
     def _load(self, model: Path) -> str:
         """Python that embeds sentences with the model as it was scored."""
-        width_folder = model / f"d{self.row.record.dim}"  # a student of several widths has a quantiser for each
-        quantiser = width_folder if width_folder.is_dir() else model
-        return load_code(self.row.record, str(model), str(quantiser), cut=is_nested(self.row.record))
+        record = self.row.record
+        return load_code(record, str(model), str(quantiser_folder(model, record)), cut=is_nested(record))
 
 
 def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:

@@ -25,6 +25,12 @@ def is_nested(record: ScoreRecord) -> bool:
     return isinstance(whole, int) and record.dim < whole
 
 
+def quantiser_folder(model: Path, record: ScoreRecord) -> Path:
+    """Where the row's quantiser is: in the model's folder, or in that of the row's width, where it was scored at several."""
+    of_width = model / f"d{record.dim}"
+    return of_width if of_width.is_dir() else model
+
+
 def can_be_built(record: ScoreRecord) -> bool:
     """Whether `export` can make the row's model from what its run was prepared from: the teacher, or a fitted layer on it."""
     no_encoder = record.start == ON_VECTORS and record.method in ("teacher", FAISS_PEER)

@@ -22,7 +22,7 @@ from distilbench.reporting.best import model_folder, record_owners
 from distilbench.reporting.board import DEV, Cell, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
 from distilbench.reporting.choice import recommendation
 from distilbench.reporting.formats import set_name, value
-from distilbench.reporting.loading import FITTED, is_nested, load_code, plain_codes
+from distilbench.reporting.loading import FITTED, is_nested, load_code, plain_codes, quantiser_folder
 from distilbench.reporting.markdown import one_line, render_markdown
 from distilbench.reporting.run_facts import Trainings, reproduce_command
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
@@ -113,8 +113,7 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
         # The whole vectors first, in float32 or in the code that they are trained for; the other rows are forms of them.
         (row, seed), *others = sorted(rows, key=lambda form: (not _is_own_form(form[0].record), -form[0].record.dim))
         record = seed.record
-        width_folder = f"d{record.dim}"  # a student of several widths has a quantiser for each
-        quantiser = width_folder if (folder / width_folder).is_dir() else "."
+        quantiser = str(quantiser_folder(folder, record).relative_to(folder))
         code = Code(
             load_code(record, ".", quantiser, cut=is_nested(record)),
             plain_codes(record) if quantiser == "." else "",
