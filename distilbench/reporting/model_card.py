@@ -27,7 +27,7 @@ from distilbench.reporting.markdown import one_line, render_markdown
 from distilbench.reporting.run_facts import Trainings, reproduce_command
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
 from distilbench.selection import TITLES
-from distilbench.storage.files import atomic_path
+from distilbench.storage.files import write_changed
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -119,11 +119,8 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
             plain_codes(record) if quantiser == "." else "",
             base_model=hub_base(owners[record.run, record.record_id], record),
         )
-        text, path = model_card(board, row, seed, trainings.of(record), code, others).encode(), folder / CARD
-        if not path.is_file() or path.read_bytes() != text:
-            with atomic_path(path) as temporary:
-                temporary.write_bytes(text)
-            written.append(path)
+        if write_changed(folder / CARD, model_card(board, row, seed, trainings.of(record), code, others)):
+            written.append(folder / CARD)
     return written
 
 

@@ -30,13 +30,12 @@ from distilbench.reporting.pages import (
     render_html,
     render_run,
     write_assets,
-    write_page,
 )
 from distilbench.reporting.run_facts import RUNS, RunFacts, Trainings, run_facts
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
 from distilbench.reporting.study_file import RECORDS, ReportRecord, RunRecord, read_study, write_study
-from distilbench.storage.files import DiskFull
+from distilbench.storage.files import DiskFull, write_changed
 
 EVERY_S = 20.0
 """Between two writes of a live page, and longer where writing takes long: not more than SHARE of the driver's time."""
@@ -118,7 +117,7 @@ def write_report(
     index = render_page(records, board, title=title, notes=notes, compared=compared, runs=runs, live=live)
     write_assets(folder)
     _write_pages(records, board, folder, title, compared, runs)
-    write_page(folder / "index.html", index)
+    write_changed(folder / "index.html", index)
     return folder / "index.html"
 
 
@@ -163,10 +162,10 @@ def _write_pages(
     written = set()
     for row in board.rows:
         written.add(folder / encoder_file(row))
-        write_page(folder / encoder_file(row), render_encoder(row, board, compared, trainings, title))
+        write_changed(folder / encoder_file(row), render_encoder(row, board, compared, trainings, title))
     for run in runs:
         written.add(folder / run.file)
-        write_page(folder / run.file, render_run(run, by_run[run.run], board, title, compared=compared))
+        write_changed(folder / run.file, render_run(run, by_run[run.run], board, title, compared=compared))
     for pattern in (f"{ENCODERS}/r-*.html", f"{RUNS}/s-*.html"):
         for page in folder.glob(pattern):
             if page not in written:

@@ -25,7 +25,7 @@ from distilbench.reporting.run_facts import RunFacts, Trainings, listed_trials, 
 from distilbench.reporting.search_figures import search_plots
 from distilbench.reporting.serving import below_overlap
 from distilbench.reporting.study_file import RECORDS
-from distilbench.storage.files import atomic_path
+from distilbench.storage.files import write_changed
 
 PLOTLY_FILE, STYLE_FILE, SCRIPT_FILE = "plotly.min.js", "report.css", "report.js"
 POLICY = (
@@ -90,22 +90,13 @@ def render_html(template: str, root: str, **values: Any) -> str:
 def write_assets(folder: Path) -> None:
     """The style, the script and Plotly, once for all pages of a report."""
     for name in (STYLE_FILE, SCRIPT_FILE):
-        write_page(folder / name, (_TEMPLATES / name).read_text("utf-8"))
-    write_page(folder / PLOTLY_FILE, plotly_script())
+        write_changed(folder / name, (_TEMPLATES / name).read_text("utf-8"))
+    write_changed(folder / PLOTLY_FILE, plotly_script())
 
 
 def plotly_script() -> str:
     """The JavaScript of Plotly."""
     return gzip.decompress(BUNDLE.read_bytes()).decode()
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write `text`, whole or not at all; nothing where it is there already."""
-    payload = text.encode()
-    if path.is_file() and path.stat().st_size == len(payload) and path.read_bytes() == payload:
-        return
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(payload)
 
 
 def encoder_file(row: Row) -> str:

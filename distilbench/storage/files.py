@@ -54,6 +54,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def write_changed(path: Path, text: str) -> bool:
+    """Write `text`, whole or not at all; nothing and False where it is there already."""
+    payload = text.encode()
+    if path.is_file() and path.stat().st_size == len(payload) and path.read_bytes() == payload:
+        return False
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(payload)
+    return True
+
+
 class DiskFull(InputError):
     """A file could not be written whole."""
 
