@@ -13,6 +13,7 @@ from huggingface_hub import constants
 from distilbench.data.text import open_text
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
+from distilbench.prepare.augment.back_translation import _config
 from distilbench.storage import hub
 
 
@@ -47,6 +48,16 @@ def test_a_silent_hub_is_said_once(asked: socket.socket, capsys: pytest.CaptureF
     hub.tell_cached("encoder a/b")
     hub.tell_cached("encoder c/d")
     assert capsys.readouterr().out.count("cannot be reached") == 1
+
+
+def test_a_translator_of_a_silent_hub_is_refused_at_once(asked: socket.socket) -> None:
+    wanted = r"'me/there' has no configuration: the hub cannot be reached, http://127\.0\.0\.1:\d+"
+    with pytest.raises(InputError, match=wanted):
+        _config(EncoderSpec("me/there"))
+    asked.settimeout(0.1)
+    asked.accept()[0].close()
+    with pytest.raises(TimeoutError):
+        asked.accept()
 
 
 def test_offline_by_the_users_will_it_is_not_asked(asked: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:

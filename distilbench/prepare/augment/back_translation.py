@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.errors import InputError
 from distilbench.prepare.augment.operation import Copies, Operation, versions
+from distilbench.storage.hub import hub_silence
 
 ROLE = "augmentation back-translation"
 INSTALL = "pip install 'distilbench[marian]'"
@@ -85,7 +86,10 @@ class BackTranslation(Operation):
 def _config(spec: EncoderSpec) -> Any:
     from transformers import AutoConfig
 
+    folder = spec.folder()
+    silence = "" if folder else hub_silence()
     try:
-        return AutoConfig.from_pretrained(str(spec.folder() or spec.name))
+        return AutoConfig.from_pretrained(str(folder or spec.name))
     except (OSError, ValueError) as error:
-        raise InputError(f"{ROLE}: {spec.name!r} has no configuration: {str(error).splitlines()[0]}") from None
+        reason = f"the hub cannot be reached, {silence}" if silence else str(error).splitlines()[0]
+        raise InputError(f"{ROLE}: {spec.name!r} has no configuration: {reason}") from None
