@@ -32,7 +32,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import importlib.util
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -179,9 +178,7 @@ def training_minutes(run: Path) -> float:
     records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord) and r.confirms]
     if not records:
         raise SystemExit(f"{run}: no training that confirmed a trial; expected a finished sweep, or --minutes")
-    return statistics.median(
-        math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs) / 60 for record in records
-    )
+    return statistics.median(record.seconds / 60 for record in records)
 
 
 def in_own_process(name: str) -> None:

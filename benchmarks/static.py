@@ -27,7 +27,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import importlib.util
 import json
-import math
 import statistics
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -140,7 +139,7 @@ def trained(settings: CompareSettings) -> dict[int, Trained]:
     if not scores.exists():
         return {}
     seconds = {
-        record.seed: math.fsum(rung.metrics["rung_seconds"] or 0.0 for rung in record.rungs)
+        record.seed: record.seconds
         for record in read_records(trials)
         if isinstance(record, TrialRecord) and record.state == "COMPLETE"
     }

@@ -98,7 +98,7 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
         tally.close()
     ends = sorted(t.datetime_complete.timestamp() for t in study.trials if t.datetime_complete)
     records = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
-    return ends, [sum(rung.metrics["rung_seconds"] or 0.0 for rung in r.rungs) for r in records]
+    return ends, [record.seconds for record in records]
 
 
 def trained(task: Task, params: dict[str, Any]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -113,6 +114,11 @@ class TrialRecord(_Record):
     def dev_pca(self) -> float | None:
         """The dev score of PCA beside it."""
         return None if self.result is None else self.result.dev_pca
+
+    @property
+    def seconds(self) -> float:
+        """What the training took, at all of its rungs."""
+        return math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in self.rungs)
 
     def objective_at(self, width: int) -> float | None:
         """The objective of the result's first `width` numbers alone, where the student is judged at several widths."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import tempfile
 from dataclasses import dataclass
@@ -193,7 +192,7 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
         "dev": record.dev,
         "dev_pca": record.dev_pca,
         "steps": record.rungs[-1].step if record.rungs else 0,
-        "seconds": math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs),
+        "seconds": record.seconds,
         **{f"objective_{name}": value for name, value in record.values.items()},
     }
     return columns | {PARAMETER * (name in columns) + name: value for name, value in record.params.items()}

@@ -69,7 +69,7 @@ def _of_method(settings: PlanSettings, folder: Path, methods: int) -> Iterator[S
     records = [r for r in read_records(folder / "trials.jsonl") if isinstance(r, TrialRecord)]
     steps = settings.steps / int(config["budget.steps"]) if settings.steps is not None else 1.0
     trials = settings.trials / methods / max(1, len(records)) if settings.trials is not None else 1.0
-    longest_s = max((sum(rung.metrics.get("rung_seconds") or 0.0 for rung in r.rungs) for r in records), default=0.0)
+    longest_s = max((record.seconds for record in records), default=0.0)
     for name, timing in _stages(folder, ("references", "costs", "search", "confirm", "score")):
         planned_s = timing.seconds
         if name in AT_ONCE:

@@ -78,10 +78,9 @@ class Clock:
 
     def finished(self, record: TrialRecord) -> None:
         """Note how long a complete trial took, or would have taken one that was stopped."""
-        spent = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs)
         if record.state == "COMPLETE":
-            self.training_s = max(self.training_s if self.complete else 0.0, spent)
+            self.training_s = max(self.training_s if self.complete else 0.0, record.seconds)
             self.complete = True
         elif record.state == "PRUNED" and not self.complete and record.rungs[-1].step:
             whole = max(1.0, self.steps_of(record.params) / record.rungs[-1].step)
-            self.training_s = max(self.training_s, spent * whole)
+            self.training_s = max(self.training_s, record.seconds * whole)
