@@ -369,6 +369,11 @@ def read_records(path: Path) -> Iterator[TrialRecord | ScoreRecord]:
     return (record for record in read_json_lines(path, _adapter) if not isinstance(record, _OfReport))
 
 
+def read_trials(*paths: Path) -> list[TrialRecord]:
+    """The trials among the records of these files (`read_records`), in order."""
+    return [record for path in paths for record in read_records(path) if isinstance(record, TrialRecord)]
+
+
 def read_json_lines(path: Path, adapter: TypeAdapter[Line]) -> Iterator[Line]:
     """The lines of `path`, compressed or not, checked by `adapter`; nothing when it does not exist."""
     if not path.exists():

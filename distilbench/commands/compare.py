@@ -36,7 +36,7 @@ from distilbench.methods.method import requirements_of
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.console import CountedLines
-from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.records import ScoreRecord, TrialRecord, read_trials
 from distilbench.reporting.exports import terminal_summary
 from distilbench.search.space_files import NATIVE, check_value, first_error, read_yaml
 from distilbench.settings.commands import CompareSettings
@@ -161,8 +161,7 @@ def _compare(
     for failure in failures:
         failed = failure.job.candidate
         console.print(f"failed: {failed.configuration}, seed {failed.seed}: {failure.failed}", markup=False)
-    trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
-    records: list[ScoreRecord | TrialRecord] = [*scores, *students, *trials]
+    records: list[ScoreRecord | TrialRecord] = [*scores, *students, *read_trials(run / "trials.jsonl")]
     published = [_published_line(row) for row in rows if row.published]
     page = publish(settings.report_folder, inputs.corpus, run, records, published)
     for line in terminal_summary(records, run):

@@ -21,7 +21,7 @@ from distilbench.prepare.prepared import Artifacts, Prepared, load_prepared
 from distilbench.prepare.progress import progress
 from distilbench.progress.clock import Clock
 from distilbench.progress.tally import Tally
-from distilbench.records import EncoderCost, TrialRecord, read_records
+from distilbench.records import EncoderCost, TrialRecord, read_trials
 from distilbench.reporting.page import LivePage
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
 from distilbench.search.front_patience import EXHAUSTED, Point, points_of_records
@@ -169,11 +169,10 @@ class MethodSweep:
         """The points of the trials of the methods before this one; [] where it is judged by a task of its own."""
         alike = [m for m in self.members if get_method(m.space.method).task_scores is Method.task_scores]
         before = alike[: alike.index(self.member)] if self.member in alike else []
-        trials = (record for m in before for record in read_records(m.run / "trials.jsonl"))
-        return points_of_records((r for r in trials if isinstance(r, TrialRecord)), self.settings.objectives)
+        return points_of_records(read_trials(*(m.run / "trials.jsonl" for m in before)), self.settings.objectives)
 
     def _recorded(self) -> list[TrialRecord]:
-        return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
+        return read_trials(self.run / "trials.jsonl")
 
     def _start_tally(self, search: Search) -> Tally:
         from distilbench.progress.console import ProgressFile, on_console

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from distilbench.errors import InputError
 from distilbench.progress.console import duration
-from distilbench.records import TrialRecord, read_records
+from distilbench.records import read_trials
 from distilbench.settings.commands import PlanSettings
 from distilbench.stage_times import StageTiming, read_timings
 from distilbench.storage.files import bound_config
@@ -66,7 +66,7 @@ def plan(settings: PlanSettings, run: Path, console: Console) -> dict[str, Any]:
 def _of_method(settings: PlanSettings, folder: Path, methods: int) -> Iterator[Stage]:
     """The stages of one method's run; all methods share `--trials`."""
     config = bound_config(folder) or {}
-    records = [r for r in read_records(folder / "trials.jsonl") if isinstance(r, TrialRecord)]
+    records = read_trials(folder / "trials.jsonl")
     steps = settings.steps / int(config["budget.steps"]) if settings.steps is not None else 1.0
     trials = settings.trials / methods / max(1, len(records)) if settings.trials is not None else 1.0
     longest_s = max((record.seconds for record in records), default=0.0)

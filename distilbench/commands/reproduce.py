@@ -20,7 +20,7 @@ from rich.console import Console
 
 from distilbench.errors import InputError
 from distilbench.machine import GPU_PEAK, PEAK
-from distilbench.records import Rung, TrialRecord, read_records
+from distilbench.records import Rung, TrialRecord, read_trials
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
 from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
@@ -136,7 +136,7 @@ def _budget(run: Path) -> Budget:
 
 def _record(run: Path, number: int, seed: int | None) -> TrialRecord:
     """The record of a trial, or of the training that confirmed it with `seed`."""
-    records = [r for name in TRIAL_FILES for r in read_records(run / name) if isinstance(r, TrialRecord)]
+    records = read_trials(*(run / name for name in TRIAL_FILES))
     of_number = [r for r in records if r.number == number]
     if not of_number:
         numbers = sorted({r.number for r in records})

@@ -27,8 +27,8 @@ from distilbench.progress.console import (
     time_line,
 )
 from distilbench.progress.tally import Progress, count_states
-from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
-from distilbench.reporting.runs import latest_scores
+from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_trials
+from distilbench.reporting.runs import TRIAL_FILES, latest_scores
 from distilbench.storage.process import process_mark
 
 LAST = 5
@@ -137,8 +137,7 @@ def _status(folder: Path) -> RunStatus | None:
     if not isinstance(config, dict) or "corpus_fingerprint" not in config:
         return None
     progress, scores = _progress(folder / PROGRESS), latest_scores(folder)
-    files = (folder / "trials.jsonl", folder / "confirmations.jsonl")
-    records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord)]
+    records = read_trials(*(folder / file for file in TRIAL_FILES))
     return RunStatus(
         folder,
         str(config.get("method", "comparison")),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from distilbench.errors import InputError
-from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.records import ScoreRecord, TrialRecord, read_records, read_trials
 
 SCORES = "scores.jsonl"
 TRIAL_FILES = ("trials.jsonl", "confirmations.jsonl")
@@ -45,8 +45,7 @@ def run_records(folder: Path, *, unfinished: bool = False) -> list[Record]:
     scores = latest_scores(folder)
     if not scores and not unfinished:
         raise InputError(f"{folder}: no scores.jsonl with records in it; expected the folder of a finished run")
-    trials = [r for file in TRIAL_FILES for r in read_records(folder / file) if isinstance(r, TrialRecord)]
-    return [*scores, *trials]
+    return [*scores, *read_trials(*(folder / file for file in TRIAL_FILES))]
 
 
 def merged(parts: Iterable[tuple[Path, Iterable[Record]]]) -> Iterator[Record]:

@@ -20,7 +20,7 @@ from distilbench.cluster.resources import TrialResources, wait_for_idle
 from distilbench.cluster.run_copy import active_copy, driver_files
 from distilbench.errors import InputError
 from distilbench.progress.tally import Tally
-from distilbench.records import EncoderCost, TrialRecord, append_records, read_records
+from distilbench.records import EncoderCost, TrialRecord, append_records, read_trials
 from distilbench.search.search_plan import Search
 from distilbench.search.study import (
     MACHINE,
@@ -182,7 +182,7 @@ def discard_checkpoints(run: Path, keep: set[int]) -> None:
 
 def write_missing_records(run: Path, study: optuna.Study, search: Search) -> None:
     """Append the record of every finished trial that has none (the driver was killed between telling and writing)."""
-    recorded = {r.number for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)}
+    recorded = {record.number for record in read_trials(run / "trials.jsonl")}
     missing = [t for t in finished_trials(study) if t.number not in recorded]
     append_records(run / "trials.jsonl", [trial_record(t, search) for t in missing])
 

@@ -33,6 +33,7 @@ from distilbench.records import (
     TrialRecord,
     append_records,
     read_records,
+    read_trials,
     result_rung,
 )
 from distilbench.selection import Selection
@@ -216,8 +217,7 @@ class RowScorer:
         """The jobs to finish, the trainings that failed before, and what records each that is over and tells of it."""
         recorded: dict[tuple[str, str], TrialRecord] = {}
         for name in {job.recorded_in for job in jobs if job.recorded_in}:
-            trials = (r for r in read_records(self.run / name) if isinstance(r, TrialRecord))
-            recorded |= {(name, _training_key(r)): r for r in trials}
+            recorded |= {(name, _training_key(r)): r for r in read_trials(self.run / name)}
         failed: list[Outcome] = []
         wanted: list[Job] = []
         for job in jobs:
