@@ -33,8 +33,6 @@ from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.prepare.encode import check_bf16
-from distilbench.prepare.onnx import load_onnx, onnx_artifact
-from distilbench.storage.store import ArtifactStore, default_store
 
 BATCH_SIZES = (8, 16, 32, 64, 128)
 THEIRS = "SentenceTransformer.encode"
@@ -65,8 +63,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="TSV file with a column text; the built-in corpus without it")
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--backends", nargs="+", choices=get_args(Backend), default=["torch", "onnx"])
-    parser.add_argument("--store", type=Path, default=default_store(), help="where the ONNX graph is kept")
+    parser.add_argument("--backends", nargs="+", choices=get_args(Backend), default=["torch"])
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     spec, device = EncoderSpec(chosen.teacher), default_device()
@@ -84,8 +81,6 @@ def main() -> None:
     models = {name: model for name in ("torch", "bf16") if name in chosen.backends}
     if "bf16" in models and device == "cpu":
         check_bf16()
-    if "onnx" in chosen.backends:
-        models["onnx"] = load_onnx(spec, onnx_artifact(spec, ArtifactStore(chosen.store)))
     ways: dict[str, Callable[[], Any]] = {THEIRS: partial(theirs, best)}
     for name, ours in models.items():
         ways[f"distilbench {name}"] = partial(encode, ours, sentences, prompt=spec.prompt, bf16=name == "bf16")

@@ -10,8 +10,8 @@ QUALITY = "quality"
 """The objective that every search has."""
 Stored = Literal["float16", "float32"]
 """The precision in which a teacher's embeddings are stored."""
-Backend = Literal["torch", "onnx", "bf16"]
-"""What runs an encoder."""
+Backend = Literal["torch", "bf16"]
+"""What runs an encoder on a CPU: torch in float32 or in bfloat16."""
 TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 """A kind of evaluation sets."""
 EVERY_TASK: tuple[TaskKind, ...] = get_args(TaskKind)

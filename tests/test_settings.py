@@ -58,7 +58,7 @@ def test_values() -> None:
         ({"trials": 0}, "--trials 0: expected at least 1"),
         ({"seed": 2**32}, "--seed 4294967296: expected at most 4294967295"),
         ({"trials": "many"}, "--trials many: expected a whole number"),
-        ({"backend": "jax"}, "--backend jax: expected one of torch, onnx, bf16"),
+        ({"backend": "jax"}, "--backend jax: expected one of torch, bf16"),
         ({"quantise": "int8,int3"}, "--quantise int3: expected int8, int4, binary, or one of FAISS's"),
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),
@@ -121,7 +121,7 @@ def test_help_begins_with_a_dozen_everyday_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sweep", "--method", "mcr2", "--backend", "jax"], "error: --backend jax: expected one of torch, onnx, bf16"),
+        (["sweep", "--method", "mcr2", "--backend", "jax"], "error: --backend jax: expected one of torch, bf16"),
         (["methods", "mcr3"], "error: --method mcr3: unknown method; expected one of contrastive"),
         (["export", "run", "--to", "x", "--bytes", "0"], "error: --bytes 0: expected at least 1"),
     ],

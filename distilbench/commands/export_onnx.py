@@ -7,6 +7,7 @@ cannot be installed beside transformers 5; so the graph is the whole of the stud
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,13 +17,23 @@ from numpy.typing import NDArray
 
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
-from distilbench.prepare.onnx import PACKAGES, SAMPLES, missing_package, no_graph, save_graph
 from distilbench.reporting.loading import literal
 
 if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
+PACKAGES = ("onnxruntime", "onnxscript", "onnx")
+OPSET = 23
+"""The first with an Attention operator."""
+SAMPLES = (
+    "",
+    "a",
+    "the dog runs",
+    "one small red cat plays slowly under the big blue house " * 3,
+    "how do i " * 400,
+)
+"""Sentences for every kind of batch: short ones padded together, a middle one, and one longer than any encoder's limit."""
 GRAPH = Path("onnx") / "model.onnx"
 OUTPUT = "sentence_embedding"
 TOKENIZER = "tokenizer.json"
@@ -44,10 +55,13 @@ class OnnxInput(NamedTuple):
 
 def check_onnx() -> None:
     """Check that the packages of the extra `onnx` are there."""
-    if missing := missing_package(*PACKAGES):
-        raise InputError(
-            f"--onnx: the package {missing} is not installed; `pip install 'distilbench[onnx]'`, or leave --onnx out"
-        )
+    for package in PACKAGES:
+        try:
+            __import__(package)
+        except ImportError:
+            raise InputError(
+                f"--onnx: the package {package} is not installed; `pip install 'distilbench[onnx]'`, or leave --onnx out"
+            ) from None
 
 
 def write_onnx(folder: Path, name: str) -> OnnxInput:
@@ -67,7 +81,7 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
         raise _unable(name, f"it has no {TOKENIZER}, which the package tokenizers reads")
     (folder / GRAPH).parent.mkdir(parents=True, exist_ok=True)
     try:
-        save_graph(_whole(model), folder / GRAPH, OUTPUT)
+        save_graph(_whole(model), folder / GRAPH)
         onnx_input = _input(folder, model)
         onnx_vectors = run_onnx(folder, onnx_input, SAMPLES)
     except OSError:
@@ -153,6 +167,51 @@ def _input(folder: Path, model: SentenceTransformer) -> OnnxInput:
     )
     by_role = document if query != document and prompt == query else None
     return OnnxInput(prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"), by_role)
+
+
+def save_graph(module: torch.nn.Module, path: Path) -> None:
+    """Write the graph of a module of `input_ids` and `attention_mask` (B x T, int64; both are free).
+
+    Its numbers go into `path` + ".data": a protobuf file ends at 2 GB.
+    """
+    import onnx
+    import torch
+
+    ids_BT = torch.full((3, 7), 1)
+    mask_BT = torch.ones_like(ids_BT)
+    mask_BT[1, 5:] = 0  # with padding: a model may look for it, and skip its mask where there is none
+    free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module.eval(),
+            (ids_BT, mask_BT),
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=["input_ids", "attention_mask"],
+            output_names=[OUTPUT],
+            dynamic_shapes=(free, free),
+            verbose=False,
+        )
+    assert program is not None, "torch.onnx.export with dynamo=True returns a program"
+    program.save(str(path), external_data=True)
+    graph = onnx.load(path, load_external_data=False)
+    for node in graph.graph.node:  # stack traces, with the paths of this machine
+        del node.metadata_props[:]
+    onnx.save(graph, path)
+
+
+def no_graph(model: SentenceTransformer) -> str:
+    """Why there is no graph of an encoder's transformer; "" where there is one."""
+    from sentence_transformers.base.modules import Transformer
+
+    first = model[0]
+    if not isinstance(first, Transformer):
+        return f"it begins with a {type(first).__name__} module, not with a Transformer"
+    text = first.modality_config.get("text", {})
+    if (text.get("method"), text.get("method_output_name")) != ("forward", "last_hidden_state"):
+        return "its transformer gives something else than the last hidden states"
+    return ""
 
 
 def _unable(name: str, reason: str) -> InputError:

@@ -18,7 +18,6 @@ from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
 from distilbench.data.sentences import FILE, CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
-from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import MANIFEST, ShardedArray, save_array, shard_name, shard_ranges
@@ -40,10 +39,9 @@ STEP_VERSION = 1
 
 @dataclass(frozen=True)
 class TeacherEncoding(ShardTask):
-    """Turns rows of sentences into shards of vectors; `graph` is the encoder for ONNX Runtime, None uses PyTorch.
+    """Turns rows of sentences into shards of vectors, with `bf16` in bfloat16 on a CPU too.
 
-    `bf16`: in bfloat16 on a CPU too. `roles_N` are the roles of the sentences; with None they are neither queries nor
-    documents.
+    `roles_N` are the roles of the sentences; with None they are neither queries nor documents.
     """
 
     spec: EncoderSpec
@@ -51,7 +49,6 @@ class TeacherEncoding(ShardTask):
     folder: Path
     device: str
     stored: Stored
-    graph: Path | None = None
     roles_N: NDArray[np.int8] | None = None
     bf16: bool = False
 
@@ -64,7 +61,7 @@ class TeacherEncoding(ShardTask):
         check_device(self.device)
         if self.bf16 and self.device == "cpu":
             check_bf16()
-        model = self.spec.load(self.device) if self.graph is None else load_onnx(self.spec, self.graph)
+        model = self.spec.load(self.device)
 
         def make(shard: int, start: int, stop: int) -> None:
             try:
@@ -102,7 +99,6 @@ class CorpusEncoding:
             "encoder": self.spec.identity(),
             "sentences": text.fingerprint,
             "stored": self.stored,
-            **({"backend": "onnx"} if self.backend == "onnx" else {}),
             "step_version": STEP_VERSION,
         }
         device = self._device(parts)
@@ -122,8 +118,6 @@ class CorpusEncoding:
         return ShardedArray(path, len(text.sentences), widths.pop(), rows), sum(counts)
 
     def _device(self, parts: Mapping[str, Any]) -> str:
-        if self.backend == "onnx":
-            return "cpu"
         if self.in_process or not gpus_elsewhere(self.size.grow_to):
             return default_device()
         if self.store.find(KIND, {**parts, **self._on("cuda")}):  # no GPU node need come for it
@@ -160,9 +154,8 @@ class CorpusEncoding:
                 reused = wanted - len(rest_n)
                 rich.print(f"{self.label}: {reused} of {total} sentences were encoded for another corpus before")
                 return encoded
-        graph = onnx_artifact(self.spec, self.store) if self.backend == "onnx" else None
         bf16, gpu = self.backend == "bf16", device == "cuda"
-        task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, graph, text.roles_N, bf16)
+        task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, text.roles_N, bf16)
         if self.in_process:
             run_in_process(task, shards, self.label, threads=2 if gpu else None)
         else:
@@ -185,8 +178,7 @@ def check_bf16() -> None:
     capable = torch.cpu.get_capabilities()
     if not any(capable.get(name) for name in BF16_INSTRUCTIONS):
         raise InputError(
-            "--backend bf16: this processor has no instructions for bfloat16 (AVX512-BF16, AMX, or Arm's); "
-            "expected torch or onnx"
+            "--backend bf16: this processor has no instructions for bfloat16 (AVX512-BF16, AMX, or Arm's); expected torch"
         )
 
 

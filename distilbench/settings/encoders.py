@@ -26,7 +26,7 @@ class ReadingSettings(Settings):
     )
     max_tokens: int | None = option("Cut sentences here; default: the encoder's own limit.", None, panel=PANEL, ge=3)
     backend: Backend = option(
-        "What runs the encoder: torch; onnx (ONNX Runtime, faster on CPUs); bf16 (torch in bfloat16, on CPUs that have it).",
+        "What runs the encoder: torch, or bf16 (torch in bfloat16, on CPUs that have it).",
         "torch",
         panel=PANEL,
     )
