@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from distilbench.data.corpus import Copies, Corpus
+from distilbench.data.corpus import Copies, Corpus, Rows
 from distilbench.data.distinct import KEY, write_distinct
 from distilbench.data.sentences import TEXT, SentenceFile, in_batches, read_arrow, sentences_artifact, write_arrow
 from distilbench.evaluation.sts import cosine
 from distilbench.prepare.augment.operation import Operation, same
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import ShardedArray, array_sha256, save_array, shard_ranges
+from distilbench.storage.arrays import ShardedArray, array_sha256, shard_ranges
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
@@ -28,7 +28,7 @@ number of workers."""
 SAMPLED = 10_000
 """Copies of an operation that are compared with their sources."""
 STEP_VERSION = 1
-ROWS, KEPT, COUNTS = "rows.npy", "kept.arrow", "counts.json"
+KEPT, COUNTS = "kept.arrow", "counts.json"
 SOURCE, OPERATION = "source", "operation"
 COPY = pa.schema([(SOURCE, pa.int64()), (TEXT, pa.string())])
 KEYED = pa.schema([(KEY, pa.string()), (SOURCE, pa.int64()), (OPERATION, pa.int8()), (TEXT, pa.string())])
@@ -36,21 +36,20 @@ KEYED = pa.schema([(KEY, pa.string()), (SOURCE, pa.int64()), (OPERATION, pa.int8
 
 @dataclass(frozen=True)
 class Copying(ShardTask):
-    """Makes one copy of each sentence of a shard."""
+    """Makes one copy of each sentence of a shard; `train` are the rows of the sentences that are copied."""
 
     operation: Operation
     seed: int
     sentences: SentenceFile
+    train: Rows
     folder: Path
-    reads = (ROWS,)
 
     def load(self) -> Callable[[int, int, int], None]:
         """What the operation needs: WordNet, a model."""
         copies_of = self.operation.load()
-        rows_T = np.load(self.folder / ROWS, mmap_mode="r", allow_pickle=False)
 
         def make(shard: int, start: int, stop: int) -> None:
-            rows = np.array(rows_T[start:stop])
+            rows = self.train[start:stop]
             texts = copies_of(self.sentences.take(rows), self.seed)
             batch = pa.record_batch([pa.array(rows), pa.array(texts, pa.string())], schema=COPY)
             write_arrow(self.folder / _name(shard), [batch], COPY)
@@ -125,14 +124,12 @@ def _copies_artifact(
 
     def make(folder: Path, missing: list[str]) -> None:
         operation.check()
-        if ROWS in missing:
-            save_array(folder / ROWS, corpus.train)
-        task, label = Copying(operation, seed, base, folder), f"Augmentation, {operation.name}"
+        task, label = Copying(operation, seed, base, corpus.train, folder), f"Augmentation, {operation.name}"
         shards = task.missing(len(corpus.train), SHARD_ROWS)
         run_pool(task, shards, label, size=size, gpu=operation.uses_gpu, store=store)
 
     names = [_name(i) for i, _ in enumerate(shard_ranges(len(corpus.train), SHARD_ROWS))]
-    return store.build("copies", parts, [ROWS, *names], make)
+    return store.build("copies", parts, names, make)
 
 
 def _keyed(

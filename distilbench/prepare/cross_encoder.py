@@ -35,7 +35,7 @@ from distilbench.prepare.prepared import LOGITS
 from distilbench.records import Score
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
-from distilbench.storage.files import fingerprint, read_json_object, remove_folder, write_json
+from distilbench.storage.files import fingerprint, read_json_object, remove_folder
 from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ BATCH = {"cpu": 32, "cuda": 256}
 """Pairs of one forward pass; sentence-transformers sorts them by length."""
 SHARD_PAIRS = 512
 """Pairs per shard of logits: what a killed run loses per worker."""
-DEV_SCORES = "dev.json"
-FILES = ("config.json", "model.safetensors", "tokenizer_config.json", DEV_SCORES)
-"""The files of a fine-tuned cross-encoder: those that every one has; a tokenizer may have more."""
+FILES = ("config.json", "model.safetensors", "tokenizer_config.json")
+"""The files of a fine-tuned cross-encoder that every one has, the last to be written first; a tokenizer may have more."""
 STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes what it computes."""
 
@@ -209,7 +208,7 @@ class FineTuning:
         GPUs, on one of these.
 
         Dev is scored after every epoch and the best state is kept (DSE, section 4.1.1). A killed fine-tuning goes on from
-        its last epoch. `dev.json` in the folder holds the dev scores of the state that was kept.
+        its last epoch.
         """
         task, batch, pairs = self.task, self.params.batch_size, len(self.task.splits["train"].target_P)
         if pairs < batch:
@@ -239,15 +238,10 @@ class FineTuning:
         whole = [file.parent for file in work.glob("checkpoint-*/trainer_state.json")]
         last = max(whole, key=lambda path: int(path.name.split("-")[1]), default=None)
         trainer.train(resume_from_checkpoint=last and str(last))
-        best = trainer.state.best_metric
-        scores = next(log for log in trainer.state.log_history if log.get("eval_first") == best)
         remove_folder(saved)
         model.save_pretrained(str(saved), create_model_card=False)
-        # Renamed one by one, the whole list last: what has its name is whole.
-        for path in saved.iterdir():
+        for path in sorted(saved.iterdir(), key=lambda path: path.name == FILES[0]):  # where the last is, all are
             path.replace(folder / path.name)
-        named = {name.removeprefix("eval_dev_"): v for name, v in scores.items() if name.startswith("eval_dev_")}
-        write_json(folder / DEV_SCORES, {**named, "epoch": round(scores["epoch"])})
         saved.rmdir()
         remove_folder(work)
 
@@ -273,8 +267,7 @@ class FineTuning:
                 metrics = pair_metrics(task.kind, logits_PC, task.splits["dev"].target_P)
                 told = ", ".join(f"dev {name} {value:.2f}" for name, value in metrics.items())
                 rich.print(f"{tuned}, epoch {epoch:g} of {params.epochs:g}: {told}")
-                first = next(iter(metrics.values()))
-                return {"first": first, **{f"dev_{name}": value for name, value in metrics.items()}}
+                return {"first": next(iter(metrics.values()))}
 
         args = CrossEncoderTrainingArguments(
             output_dir=str(work),

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from scipy.linalg import cho_factor, cho_solve
 
 from distilbench.data.corpus import Rows, StsSet
@@ -105,14 +105,18 @@ class LayerRanking(BaseModel):
     count: int
     depth: int
     search: Literal["every choice", "greedy"]
-    by: Literal["dev", "residual"]
     sentences: int
     dev: tuple[str, ...]
-    pairs: int
+    """The dev sets whose Spearman ranks; none where the residual does."""
     tried: int
     first_sentences: int = 0
     seconds: float
     choices: tuple[RankedChoice, ...] = Field(min_length=1)
+
+    @property
+    def by(self) -> Literal["dev", "residual"]:
+        """What ranks the choices."""
+        return "dev" if self.dev else "residual"
 
     @property
     def chosen(self) -> tuple[int, ...]:
@@ -134,9 +138,7 @@ class LayerRanking(BaseModel):
     def show(self, console: Console) -> None:
         """Print the best choices and the one taken."""
         console.print(f"Student {self.student}: {self.summary}", markup=False)
-        table = Table(*self.columns, box=None)
-        for column in table.columns[1:]:
-            column.justify = "right"
+        table = Table(self.columns[0], *(Column(name, justify="right") for name in self.columns[1:]), box=None)
         for choice in self.choices[:SHOWN]:
             mark = " (taken)" if choice.layers == self.chosen else ""
             table.add_row(named(choice.layers) + mark, *(f"{value:.4g}" for value in self.values(choice)))
@@ -226,10 +228,8 @@ class LayerRanker:
                 encoder=student_source(self.student, self.teacher).title,
                 count=count,
                 depth=depth,
-                by="dev" if sets else "residual",
                 sentences=len(sampled),
                 dev=tuple(f"{s.name} dev" for s in sets),
-                pairs=sum(len(s.score_P) for s in sets),
                 **search_layers(source, depth),
                 seconds=round(time.perf_counter() - began, 1),
             )
@@ -290,18 +290,16 @@ class Source:
         import torch
 
         device, pad = self.model.device.type, int(self.model.tokenizer.pad_token_id or 0)
-        # Two threads with a batch each read more than two on one batch (prepare.pool).
-        threads = 1 if device == "cuda" else torch.get_num_threads()
         states = np.empty((len(rows), int(self.model.get_embedding_dimension() or 0)), dtype=np.float32)
 
         def read(batch: NDArray[np.int64]) -> None:
-            if device != "cuda":
-                torch.set_num_threads(1)
             with torch.inference_mode():
                 features = padded([self.tokens[int(row)] for row in rows[batch]], pad, device)
                 states[batch] = self.model(features)["sentence_embedding"].float().cpu().numpy()
 
-        with ThreadPoolExecutor(threads) as pool:
+        # Two threads with a batch each read more than two on one batch (prepare.pool).
+        threads = 1 if device == "cuda" else torch.get_num_threads()
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             list(pool.map(read, token_budget_batches(self.tokens.lengths_of(rows), TOKENS_PER_BATCH[device])))
         return states
 

@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -44,8 +45,6 @@ class ShardTask(ABC):
     folder: Path
     unit: ClassVar[str] = "sentences"
     """What its rows are called."""
-    reads: ClassVar[tuple[str, ...]] = ()
-    """Files of `folder` that the driver has written for the actors."""
 
     def files(self, shard: int) -> tuple[str, ...]:
         """The files that a shard is, the last of which says that it is done."""
@@ -77,8 +76,6 @@ class ShardWorker:
         try:
             if files is not None and not files.here:
                 files.provide(task)
-                for name in task.reads:
-                    files.fetch_shard(task.folder / name)
             self.make = self.task.load()
         except InputError as error:
             self.error = str(error)
@@ -124,10 +121,11 @@ def run_pool(
     """
     if not shards:
         return
-    files, nodes = _shared(task, store), possible_nodes(size.grow_to)
+    from distilbench.cluster.driver_files import share_files
+
+    files, nodes = share_files(store, task) if store else None, possible_nodes(size.grow_to)
     if files is None and size.workers is None and len(nodes) == 1 and task.suits_one_process(nodes[0]):
-        run_in_process(task, shards, label, threads=2)
-        return release_memory()
+        return run_in_process(task, shards, label, threads=2)
     share = size.gpus if gpu and any(node.gpus for node in nodes) else 0.0
     fit = places_on(nodes, 1, share)
     workers = max(1, min(size.workers or fit, fit, len(shards)))
@@ -150,17 +148,6 @@ def run_pool(
     took = {"seconds": time.monotonic() - began, "first_s": first, "worker_mb": worker_mb}
     device = "cuda" if share else "cpu"
     note_pool(StageTiming(stage=label, count=total, workers=workers, device=device, **took))
-
-
-def _shared(task: ShardTask, store: ArtifactStore | None) -> DriverFiles | None:
-    """How actors on other nodes find the task's files; what the driver has written for them is put into the storage."""
-    from distilbench.cluster.driver_files import share_files
-
-    files = share_files(store, task) if store else None
-    if files is not None:
-        for name in task.reads:
-            files.put_shard(task.folder / name)
-    return files
 
 
 def _results(
@@ -194,22 +181,21 @@ def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, *, thre
 
     began, first, total = time.monotonic(), 0.0, sum(stop - start for _, start, stop in shards)
     make = task.load()
-
-    def one(shard: int, start: int, stop: int) -> int:
-        # Threads that share a matrix product wait for each other at its end: with another process on one of two cores,
-        # all-MiniLM-L6-v2 read 25 sentences a second on two threads that did.
-        if threads is None:
-            torch.set_num_threads(1)
-        make(shard, start, stop)
-        return stop - start
-
-    with ThreadPoolExecutor(threads or torch.get_num_threads()) as pool, progress(label, total, task.unit) as advance:
+    # Threads that share a matrix product wait for each other at its end: with another process on one of two cores,
+    # all-MiniLM-L6-v2 read 25 sentences a second on two threads that did.
+    alone = None if threads else partial(torch.set_num_threads, 1)
+    pool = ThreadPoolExecutor(threads or torch.get_num_threads(), initializer=alone)
+    with pool, progress(label, total, task.unit) as advance:
         try:
-            for future in as_completed([pool.submit(one, *shard) for shard in shards]):
-                advance(future.result())
+            made = {pool.submit(make, *shard): shard for shard in shards}
+            for future in as_completed(made):
+                future.result()
+                _, start, stop = made[future]
+                advance(stop - start)
                 first = first or time.monotonic() - began
         finally:
             pool.shutdown(cancel_futures=True)
+    release_memory()
     device = "cuda" if torch.cuda.is_initialized() else "cpu"  # type: ignore[no-untyped-call]
     note_pool(StageTiming(stage=label, seconds=time.monotonic() - began, count=total, first_s=first, device=device))
 

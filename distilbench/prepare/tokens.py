@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.cluster.nodes import Node
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, token_ids
-from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
 from distilbench.prepare.static_start import TOKENIZER
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
@@ -23,7 +22,7 @@ from distilbench.storage.store import ArtifactStore
 SHARD_ROWS = 16_384
 """Sentences that a worker tokenises at a time."""
 ONE_PROCESS = 1_000_000
-"""Sentences up to which one process makes the tokens on one machine."""
+"""Sentences up to which this process makes the tokens: a tokenizer uses all cores, and workers take long to start."""
 
 STEP_VERSION = 1
 FILES = ("ids.npy", "offsets.npy")
@@ -69,10 +68,6 @@ class Tokenising(ShardTask):
     folder: Path
     roles_N: NDArray[np.int8] | None = None
     static: Path | None = None
-
-    def suits_one_process(self, machine: Node) -> bool:
-        """Whether workers would not be ahead by the time they have started: a tokenizer uses all cores by itself."""
-        return len(self.sentences) <= ONE_PROCESS
 
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder, whose tokenizer and limit are its module's; or the static student's tokenizer alone."""
@@ -121,7 +116,7 @@ def tokens_artifact(
 
     Without a prompt of `spec` nothing is put before a sentence: a student has no default prompt.
 
-    Of more than one shard the work is Ray Data's, and needs `ray.init`.
+    Of more than `ONE_PROCESS` sentences the work is Ray Data's, and needs `ray.init`.
     """
     parts = {
         "encoder": spec.identity(),
@@ -137,11 +132,10 @@ def tokens_artifact(
         tokenizer = None if static is None else static / TOKENIZER
         task = Tokenising(spec.absolute(), readable, work, text.roles_N, tokenizer)
         shards = task.missing(len(text.sentences), SHARD_ROWS)
-        if len(shards) > 1:
+        if len(text.sentences) > ONE_PROCESS:
             run_pool(task, shards, "Tokens", size=size, store=store)
-        else:  # a worker takes longer to start than this takes
-            for shard in shards:
-                task.load()(*shard)
+        else:
+            run_in_process(task, shards, "Tokens", threads=2)
         _join(work, len(shard_ranges(len(text.sentences), SHARD_ROWS)), folder)
         remove_folder(work)
 

@@ -155,12 +155,9 @@ def test_what_is_kept_is_the_best_epoch_on_dev(
         module, "pair_metrics", lambda *given: measured.append(next(iter((told := metrics(*given)).values()))) or told
     )
     folder, task = artifact(tmp_path, encoder_folder, task=make_task(kind)), make_task(kind)
-    kept = json.loads((folder / "dev.json").read_text())
-    assert len(measured) == 3 and kept["epoch"] == 1 + int(np.argmax(measured))
     dev = load_cross_encoder(folder, task).logits(*module.pair_texts(task, "dev", SENTENCES))
-    assert metrics(kind, dev, task.splits["dev"].target_P) == pytest.approx(
-        {k: v for k, v in kept.items() if k != "epoch"}
-    )
+    first = next(iter(metrics(kind, dev, task.splits["dev"].target_P).values()))
+    assert len(measured) == 3 and first == pytest.approx(max(measured))
 
 
 def test_a_killed_fine_tuning_goes_on_and_ends_the_same(
@@ -184,9 +181,7 @@ def test_a_killed_fine_tuning_goes_on_and_ends_the_same(
     )
     folder = artifact(tmp_path / "store", encoder_folder)
     assert len(trained) == 6
-    whole = artifact(tuned, encoder_folder)
-    assert (folder / "dev.json").read_text() == (whole / "dev.json").read_text()
-    for name, tensor in weights(whole).items():
+    for name, tensor in weights(artifact(tuned, encoder_folder)).items():
         assert torch.equal(weights(folder)[name], tensor), name
 
 
@@ -238,7 +233,6 @@ def test_the_teachers_own_scores(store: ArtifactStore, encoder_folder: Path) -> 
         ("test", "accuracy", 12),
         ("test", "f1", 12),
     ]
-    assert scores[0].value == json.loads((folder / "dev.json").read_text())["accuracy"]
 
 
 def test_outputs_on_another_scale_are_brought_to_that_of_the_labels(

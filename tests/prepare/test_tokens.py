@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distilbench.cluster.nodes import Node
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, token_ids
-from distilbench.prepare import pool
 from distilbench.prepare import tokens as module
 from distilbench.prepare.tokens import load_tokens, tokens_artifact
 from distilbench.settings.place import PoolSize
@@ -37,17 +35,16 @@ def test_ids_are_the_tokenizers(spec: EncoderSpec, tmp_path: Path) -> None:
     assert tokens.ids.dtype == np.int32 and tokens.offsets.dtype == np.int64
 
 
-@pytest.mark.parametrize("size", [PoolSize(), pytest.param(PoolSize(2), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_shards_leave_no_trace(
-    spec: EncoderSpec, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, size: PoolSize
+    spec: EncoderSpec, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, many: bool
 ) -> None:
-    if size.workers:
-        request.getfixturevalue("cluster")
-    else:
-        monkeypatch.setattr(pool, "possible_nodes", lambda grow_to: [Node(2)])
     one = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "one"))
     monkeypatch.setattr(module, "SHARD_ROWS", 2)
-    two = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "two"), size)
+    if many:
+        request.getfixturevalue("cluster")
+        monkeypatch.setattr(module, "ONE_PROCESS", 2)
+    two = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "two"), PoolSize(2))
     assert sorted(p.name for p in two.iterdir()) == ["ids.npy", "manifest.json", "offsets.npy"]
     for name in ("ids.npy", "offsets.npy", "manifest.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes()

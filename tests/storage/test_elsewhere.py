@@ -282,8 +282,6 @@ def test_a_student_that_the_runs_copy_has_deleted_is_made_again(
 
 def on_a_node(sites: Sites, task: ShardTask, shards: list[Shard]) -> None:
     """As `run_pool` does with an actor on another node."""
-    for name in task.reads:
-        sites.driver.put_shard(task.folder / name)
     worker = ShardWorker(pickle.loads(pickle.dumps(task)), pickle.loads(pickle.dumps(sites.node("one"))))  # noqa: S301
     for shard, start, stop in shards:
         batch = {"shard": np.array([shard]), "start": np.array([start]), "stop": np.array([stop])}
@@ -308,8 +306,7 @@ def test_shards_of_another_node_reach_the_driver(
     def task(folder: Path) -> ShardTask:
         folder.mkdir(parents=True)
         if kind == "copies":
-            np.save(folder / "rows.npy", corpus.train)
-            return Copying(Synonym(), 0, sentences, folder)
+            return Copying(Synonym(), 0, sentences, corpus.train, folder)
         if kind == "tokens":
             return Tokenising(spec, sentences, folder)
         return TeacherEncoding(spec, sentences, folder, "cpu", "float16")
