@@ -80,10 +80,7 @@ def test_other_text_is_another_run(common: list[str]) -> None:
         (["--text", "nowhere.csv"], ["nowhere.csv: no such file or folder"]),
         (["--text", "space.yaml"], ["space.yaml: the format is not known"]),
         (["--text", "own.jsonl", "--text-column", "s"], ["own.jsonl, row 11: malformed JSON"]),
-        (
-            ["--text", "own.jsonl", "--skip-bad-rows"],
-            ["none of its 11 rows", "no column 'text'; the columns are ['s']"],
-        ),
+        (["--text", "own.jsonl"], ["row 1: no column 'text'; the columns are ['s']"]),
         (["--text", "hf:me/mine"], ["hf:me/mine: no such folder, and not to be had from the hub"]),
         (["--text", "hf:me/mine?split"], ["hf:me/mine?split: expected hf:NAME"]),
     ],

@@ -27,7 +27,7 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
     if needs.augmentation and not settings.augment:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
     if root is not None:
-        corpus = folder_corpus(root, limits, needs, texts, asked)
+        corpus = folder_corpus(root, limits, needs, bool(texts.sources), asked)
     else:  # what is trained on comes from --text, and so do the sentences that are held out
         for what, needed in (("triplets", needs.triplets), ("a labelled pair task", bool(needs.pair_tasks))):
             if needed:

@@ -59,7 +59,10 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
     if stored is None:
         with on_cluster(settings, console):
             stored = code_documents(documents, student, code, store, size=settings.pool)
-    console.print(f"Index: {settings.index} of {len(documents.texts):,} documents in {code.kind}", markup=False)
+    left_out = f"; {documents.empty:,} without a text are left out" if documents.empty else ""
+    console.print(
+        f"Index: {settings.index} of {len(documents.texts):,} documents in {code.kind}{left_out}", markup=False
+    )
     chosen = np.random.default_rng(0).choice(stored.rows, spec.training_rows(stored.rows), replace=False)
     sample_NB = stored.take(np.sort(chosen)).astype(np.uint8)
     built = document_index(spec, code.width, stored.rows, sample_NB, faiss_code)
@@ -89,6 +92,7 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
                     "file": settings.documents.name,
                     "sha256": file_sha256(settings.documents),
                     "count": stored.rows,
+                    "without_text": documents.empty,
                     "ids_bytes": (folder / IDS).stat().st_size,
                 },
                 "commit": commit(),

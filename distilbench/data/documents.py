@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import json
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from distilbench.data.readers import column_names, flag, format_of, raising, read_columns, sentence, usable
+from distilbench.data.readers import column_names, flag, format_of, read_columns, sentence
 from distilbench.data.sentences import FILE, SentenceFile, text_digest, write_sentences
 from distilbench.errors import InputError
-from distilbench.storage.files import atomic_path, file_sha256, fingerprint
+from distilbench.storage.files import atomic_path, file_sha256, fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
 ID_COLUMNS = ("doc_id", "_id", "id")
@@ -23,8 +24,8 @@ MARK = "is_beir_query"
 """In a `corpus.tsv` the rows that are marked in this column are queries, and no documents."""
 TITLE = "title"
 """In BEIR's JSON lines (with `_id`) it comes before the text."""
-IDS = "ids.txt"
-STEP_VERSION = 1
+IDS, FOUND = "ids.txt", "found.json"
+STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes what it writes."""
 
 
@@ -45,11 +46,15 @@ class Columns:
 
 @dataclass(frozen=True)
 class DocumentFiles:
-    """Documents as files: the texts, the ids (a line each, in their order), and the fingerprint of both."""
+    """Documents as files: the texts, the ids (a line each, in their order), and the fingerprint of both.
+
+    `empty` documents have no text, and are left out.
+    """
 
     texts: SentenceFile
     ids: Path
     fingerprint: str
+    empty: int
 
 
 def documents_artifact(path: Path, id_column: str | None, text_column: str, store: ArtifactStore) -> DocumentFiles:
@@ -62,22 +67,27 @@ def documents_artifact(path: Path, id_column: str | None, text_column: str, stor
 
     def make(folder: Path, missing: list[str]) -> None:
         with atomic_path(folder / IDS) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-            digests = array("q")
+            digests, empty = array("q"), 0
 
             def texts() -> Iterator[str]:
-                for row, name, text in read_documents(path, columns):
-                    if text is not None:
-                        sentence(path, row, columns.text, text)  # a document to find has one
+                nonlocal empty
+                for _, name, text in read_documents(path, columns):
+                    if text:
                         file.write(f"{name}\n")
-                        digests.append(_digest(name))
+                        digests.append(int.from_bytes(text_digest(name, 8), "little", signed=True))
                         yield text
+                    else:
+                        empty += 1
 
             if not write_sentences(folder / FILE, texts()):
-                raise InputError(f"{path}: no document in it; expected at least one")
-            _check_once(path, columns, np.sort(np.frombuffer(digests, dtype=np.int64)))
+                raise InputError(f"{path}: no document with a text in it; expected at least one")
+            if len(np.unique(np.frombuffer(digests, dtype=np.int64))) < len(digests):
+                collections.deque(documents_once(path, columns), maxlen=0)  # which names the row
+            write_json(folder / FOUND, {"empty": empty})
 
-    folder = store.build("indexed-documents", parts, [FILE, IDS], make)
-    return DocumentFiles(SentenceFile(folder / FILE), folder / IDS, fingerprint(parts))
+    folder = store.build("indexed-documents", parts, [FILE, IDS, FOUND], make)
+    empty = json.loads((folder / FOUND).read_text())["empty"]
+    return DocumentFiles(SentenceFile(folder / FILE), folder / IDS, fingerprint(parts), empty)
 
 
 def columns_of_documents(path: Path, id_column: str | None, text_column: str) -> Columns:
@@ -103,22 +113,29 @@ def columns_of_documents(path: Path, id_column: str | None, text_column: str) ->
     return Columns(id_column, text_column, TITLE if beir else "", mark)
 
 
-def read_documents(path: Path, columns: Columns) -> Iterator[tuple[int, str, str | None]]:
-    """Row, id and text of each document; "" where it is empty, None if it is marked as a query."""
+def documents_once(path: Path, columns: Columns) -> Iterator[tuple[int, str, str]]:
+    """Row, id and text of each document as `read_documents` has them; an id comes with a text once."""
+    first_row: dict[str, int] = {}
+    for row, name, text in read_documents(path, columns):
+        if text and first_row.setdefault(name, row) != row:
+            raise InputError(
+                f"{path}, row {row}: id {name!r} is there already, in row {first_row[name]}; expected each id once"
+            )
+        yield row, name, text
+
+
+def read_documents(path: Path, columns: Columns) -> Iterator[tuple[int, str, str]]:
+    """Row, id and text of each document; "" where it is empty. Those that are marked as BEIR's queries are left out."""
     if not columns.id:
-        for row, values in raising(read_columns(path, ())):
-            yield row, str(row), next(raising([(row, usable(path, row, "the line", values[0]))]))[1]
+        yield from ((row, str(row), line.strip()) for row, (line,) in read_columns(path, ()))
         return
-    rows = raising(read_columns(path, columns.read, numbers=columns.id, optional=(TITLE,)))
-    for row, (name, text, *more) in rows:
+    for row, (name, text, *more) in read_columns(path, columns.read, numbers=columns.id, optional=(TITLE,)):
+        if columns.mark and flag(path, row, MARK, more[-1]):
+            continue
         if isinstance(text, str) and columns.title and isinstance(more[0], str):
             text = f"{more[0].strip()} {text.strip()}"
-        marked = columns.mark and flag(path, row, MARK, more[-1])
-        named = _id(path, row, columns.id, name)
-        if marked or (isinstance(text, str) and not text.strip()):
-            yield row, named, None if marked else ""
-        else:
-            yield row, named, sentence(path, row, columns.text, text)
+        empty = isinstance(text, str) and not text.strip()
+        yield row, _id(path, row, columns.id, name), "" if empty else sentence(path, row, columns.text, text)
 
 
 def _id(path: Path, row: int, column: str, value: object) -> str:
@@ -130,18 +147,3 @@ def _id(path: Path, row: int, column: str, value: object) -> str:
         )
     sentence(path, row, column, name)
     return name
-
-
-def _check_once(path: Path, columns: Columns, digest_N: NDArray[np.int64]) -> None:
-    """Check that no id was there twice: equal digests (rising) first, then the ids themselves."""
-    suspects = set(digest_N[1:][digest_N[1:] == digest_N[:-1]].tolist())
-    first_row: dict[str, int] = {}
-    for row, name, _ in read_documents(path, columns) if suspects else ():
-        if _digest(name) in suspects and first_row.setdefault(name, row) != row:
-            raise InputError(
-                f"{path}, row {row}: id {name!r} is there already, in row {first_row[name]}; expected each id once"
-            )
-
-
-def _digest(name: str) -> int:
-    return int.from_bytes(text_digest(name, 8), "little", signed=True)

@@ -28,7 +28,7 @@ from distilbench.data.retrieval_sets import has_training_judgements, read_search
 from distilbench.data.sampling import Labelled, draw, fixed_sample
 from distilbench.data.searches import PAIRS_EXPECTED, PairFile, make_searches, read_pairs
 from distilbench.data.splits import EXPECTED, split_at_end
-from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
+from distilbench.data.text import TextStream, open_text
 from distilbench.errors import InputError
 from distilbench.selection import STS, Selection
 
@@ -66,13 +66,12 @@ def folder_corpus(
     root: Path,
     limits: Limits,
     needs: Requirements = NO_REQUIREMENTS,
-    texts: Texts = NO_TEXTS,
+    more_text: bool = False,
     select: Selection | None = STS,
 ) -> Corpus:
     """Read `root`; evaluation sentences are kept out of the training ones.
 
-    Of `texts` only `skip_bad_rows` counts here, for `unlabeled/`: its sources are read elsewhere (`training_text`), and so
-    are judgements to train on. With either a folder need not have training text.
+    With `more_text` (`training_text` reads it), or with judgements to train on, a folder need not have training text.
 
     These are the sentences of STS dev and test sets, retrieval queries, and the sentences of dev and test sets of the
     pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
@@ -82,9 +81,9 @@ def folder_corpus(
     """
     builder = builder_of(root)
     sets = add_sets(root, limits, builder, SWEPT_TASKS, select)
-    add_training(root, limits, builder, sets, needs, texts)
+    add_training(root, limits, builder, sets, needs, more_text)
     corpus = builder.build()
-    _check_usable(root, corpus, own_text=bool(texts.sources) or has_training_judgements(root))
+    _check_usable(root, corpus, own_text=more_text or has_training_judgements(root))
     return corpus
 
 
@@ -112,17 +111,17 @@ def add_training(
     builder: CorpusBuilder,
     sets: FolderSets,
     needs: Requirements = NO_REQUIREMENTS,
-    texts: Texts = NO_TEXTS,
+    more_text: bool = False,
 ) -> None:
     """Add what there is to train on beside the `sets`, and what `needs` adds."""
     asked = sets.asked
     builder.found += [file.summary for file in sets.files]
     if not sets.files:
         builder.missing.append(PAIRS_EXPECTED)
-    streams = _unlabelled(root / "unlabeled", texts, builder)
+    streams = _unlabelled(root / "unlabeled", builder)
     pairs = {f"{file.path.parent.name}/{file.path.name}": file.train for file in sets.files}
     training: Iterable[str] = []
-    if not (streams or texts.sources):
+    if not (streams or more_text):
         if not any(pairs.values()):
             training = searched_text(root, builder)
         elif sets.made:
@@ -217,14 +216,11 @@ def _sts_files(folder: Path, builder: CorpusBuilder) -> dict[tuple[str, str, str
     return files
 
 
-def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str, TextStream]:
+def _unlabelled(folder: Path, builder: CorpusBuilder) -> dict[str, TextStream]:
     files = [p for p in sorted(folder.glob("*")) if format_of(p)]
     if not files:
         builder.missing.append("unlabeled/*.tsv")
-    return {
-        f"unlabeled/{path.name}": open_text(str(path), skip_bad_rows=texts.skip_bad_rows, source_column=SOURCE)
-        for path in files
-    }
+    return {f"unlabeled/{path.name}": open_text(str(path), source_column=SOURCE) for path in files}
 
 
 def _add_training_text(

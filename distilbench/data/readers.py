@@ -10,9 +10,10 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from pyarrow.parquet import ParquetFile
@@ -28,12 +29,9 @@ _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _FORMATS = (".tsv", ".csv", ".jsonl", ".ndjson", ".txt", ".parquet")
 FORMATS_TOLD = "NAME.tsv, .csv, .jsonl, .ndjson or .txt (each also with .gz), or .parquet"
 
-T = TypeVar("T")
-Rows = Iterator[tuple[int, str | InputError]]
-"""Row numbers as an editor or a spreadsheet shows them, with a sentence or with what is wrong in that row."""
-Fields = Iterator[tuple[int, Sequence[Any] | InputError]]
-"""Row numbers with the values of several columns as the file has them, or with what is wrong in that row."""
-_Records = Iterator[tuple[int, str, list[str] | InputError]]  # a row's number, how an error names it, its fields
+Rows = Iterator[tuple[int, Sequence[Any]]]
+"""Row numbers as an editor or a spreadsheet shows them, with the values of several columns as the file has them."""
+_Records = Iterator[tuple[int, str, list[str]]]  # a row's number, how an error names it, its fields
 
 
 # Files
@@ -63,12 +61,12 @@ def format_of(path: Path) -> str | None:
 
 
 def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """Row number (the header is row 1) and the values of `columns` of a TSV file; a bad row is raised."""
-    return raising(_chosen(path, _tsv(path), columns))
+    """Row number (the header is row 1) and the values of `columns` of a TSV file."""
+    return _chosen(path, _tsv(path), columns)
 
 
-def read_columns(path: Path, columns: Sequence[str], numbers: str = "", optional: Sequence[str] = ()) -> Fields:
-    """The values of `columns`, in that order, unchecked; a bad row as its InputError, so that a reader can go on.
+def read_columns(path: Path, columns: Sequence[str], numbers: str = "", optional: Sequence[str] = ()) -> Rows:
+    """The values of `columns`, in that order, unchecked. A row that cannot be read is an InputError.
 
     A row is a record: in CSV one may go over several lines. The header of TSV and CSV is row 1, the first row of the others
     is row 1. A Parquet column holds strings; the one called `numbers` may hold whole numbers. A record of JSON lines may
@@ -82,17 +80,8 @@ def read_columns(path: Path, columns: Sequence[str], numbers: str = "", optional
         case ".csv":
             return _chosen(path, _csv(path), columns)
         case ".txt":
-            return ((row, text if isinstance(text, InputError) else (text,)) for row, text in _lines(path))
+            return ((row, (text,)) for row, text in _lines(path))
     return _json_lines(path, columns, optional)
-
-
-def read_column(path: Path, column: str) -> Rows:
-    """The sentences of `column`, without surrounding blanks, counted as `read_columns` does; a bad row as its InputError."""
-    what = "the line" if format_of(path) == ".txt" else f"column {column!r}"
-    return (
-        (row, values if isinstance(values, InputError) else usable(path, row, what, values[0]))
-        for row, values in read_columns(path, (column,))
-    )
 
 
 def column_names(path: Path) -> list[str]:
@@ -104,42 +93,28 @@ def column_names(path: Path) -> list[str]:
             with _opened_parquet(path) as file:
                 return list(file.schema_arrow.names)
         case ".tsv" | ".csv" as suffix:
-            return _good(next(_tsv(path) if suffix == ".tsv" else _csv(path), (1, "", []))[2])
-    return list(_good(next(_json_objects(path), (1, dict[str, Any]()))[1]))
-
-
-def raising(rows: Iterable[tuple[int, T | InputError]]) -> Iterator[tuple[int, T]]:
-    """The rows up to the first bad one, whose InputError is raised."""
-    for row, values in rows:
-        yield row, _good(values)
+            return next(_tsv(path) if suffix == ".tsv" else _csv(path), (1, "", []))[2]
+    return list(next(_json_objects(path), (1, {}))[1])
 
 
 # Values
 
 
-def usable(where: object, row: int, what: str, value: object) -> str | InputError:
-    """`value` as a sentence without surrounding blanks; an InputError, not raised, where it is none.
-
-    `where` is the file or source, `what` the column as a reader is told of it.
-    """
+def sentence(where: object, row: int, column: str, value: object) -> str:
+    """`value` as a sentence without surrounding blanks; `where` is the file or source."""
     if not isinstance(value, str):
         shown = repr(value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        return InputError(f"{where}, row {row}: {what} is {shown}; expected a sentence (a string)")
-    text = value.strip()
-    if not text:
-        return InputError(f"{where}, row {row}: {what} is empty; expected a sentence")
-    if not text.isascii():
+        problem = f"{shown if len(shown) <= 60 else shown[:57] + '...'}; expected a sentence (a string)"
+    elif not (text := value.strip()):
+        problem = "empty; expected a sentence"
+    else:
         try:
             text.encode()
         except UnicodeEncodeError as error:  # bytes that CSV reading let through, or half a surrogate pair in JSON
-            return InputError(f"{where}, row {row}: {what} is not UTF-8 (at character {error.start})")
-    return text
-
-
-def sentence(path: Path, row: int, column: str, value: object) -> str:
-    """`value` as a sentence without surrounding blanks."""
-    return _good(usable(path, row, f"column {column!r}", value))
+            problem = f"not UTF-8 (at character {error.start})"
+        else:
+            return text
+    raise InputError(f"{where}, row {row}: column {column!r} is {problem}")
 
 
 def finite_number(path: Path, row: int, column: str, value: str) -> float:
@@ -163,12 +138,6 @@ def one_of(path: Path, row: int, column: str, value: str, allowed: Sequence[str]
 def flag(path: Path, row: int, column: str, value: str) -> bool:
     """`value` as a truth value: "0" or "1"."""
     return one_of(path, row, column, value, ("0", "1")) == "1"
-
-
-def _good(value: T | InputError) -> T:
-    if isinstance(value, InputError):
-        raise value
-    return value
 
 
 # Formats
@@ -199,17 +168,17 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(f"{path}: cannot be read after row {row}: {error}") from None
 
 
-def _lines(path: Path) -> Rows:
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
     for row, line in _raw_lines(path):
         try:
             yield row, line.decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
-            yield row, InputError(f"{path}, row {row}: not UTF-8 ({error.reason} at byte {error.start} of the row)")
+            where = f"{path}, row {row}"
+            raise InputError(f"{where}: not UTF-8 ({error.reason} at byte {error.start} of the row)") from None
 
 
 def _tsv(path: Path) -> _Records:
-    for row, text in _lines(path):
-        yield row, f"{path}, row {row}", text if isinstance(text, InputError) else text.split("\t")
+    return ((row, f"{path}, row {row}", text.split("\t")) for row, text in _lines(path))
 
 
 def _csv(path: Path) -> _Records:
@@ -217,31 +186,24 @@ def _csv(path: Path) -> _Records:
     csv.field_size_limit(LONGEST_LINE)
     reader = csv.reader((line.decode(errors="surrogateescape") for _, line in _raw_lines(path)), strict=True)
     row = 0
-    while True:
-        row += 1
-        try:
-            fields: list[str] | InputError = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            fields = InputError(f"{path}, row {row} (line {reader.line_num}): not CSV ({error})")
-        yield row, f"{path}, row {row} (line {reader.line_num})", fields
+    try:
+        for row, fields in enumerate(reader, 1):
+            yield row, f"{path}, row {row} (line {reader.line_num})", fields
+    except csv.Error as error:
+        raise InputError(f"{path}, row {row + 1} (line {reader.line_num}): not CSV ({error})") from None
 
 
-def _chosen(path: Path, records: _Records, columns: Sequence[str]) -> Fields:
+def _chosen(path: Path, records: _Records, columns: Sequence[str]) -> Rows:
     """The values of `columns` of the rows behind a header."""
-    header = _good(next(records, (1, "", [""]))[2])
+    header = next(records, (1, "", [""]))[2]
     if absent := [c for c in columns if c not in header]:
         raise InputError(f"{path}, row 1: no column {absent[0]!r}; the header is {header!s:.200}")
     check_once(path, columns, header)
     positions = [header.index(c) for c in columns]
     for row, where, fields in records:
-        if isinstance(fields, InputError):
-            yield row, fields
-        elif len(fields) != len(header):
-            yield row, InputError(f"{where}: {len(fields)} fields, expected {len(header)} as in the header")
-        else:
-            yield row, [fields[p] for p in positions]
+        if len(fields) != len(header):
+            raise InputError(f"{where}: {len(fields)} fields, expected {len(header)} as in the header")
+        yield row, [fields[p] for p in positions]
 
 
 def check_once(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
@@ -250,28 +212,33 @@ def check_once(path: Path, columns: Sequence[str], names: Sequence[str]) -> None
         raise InputError(f"{path}: {names.count(twice[0])} columns are called {twice[0]!r}; expected one")
 
 
-def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
+def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    outermost: list[tuple[str, Any]] = []
+
+    def as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal outermost
+        outermost = pairs  # objects within it are made before it
+        return dict(pairs)
+
+    decoder = json.JSONDecoder(object_pairs_hook=as_dict)
     for row, text in _lines(path):
-        if isinstance(text, InputError):
-            yield row, text
-            continue
         try:
-            record = json.loads(text)
+            record = decoder.decode(text)
         except (ValueError, RecursionError) as error:
-            yield row, InputError(f"{path}, row {row}: malformed JSON ({error}); expected one object a line")
-            continue
-        wrong = InputError(f"{path}, row {row}: a JSON {type(record).__name__}; expected one object a line")
-        yield row, record if isinstance(record, dict) else wrong
+            raise InputError(f"{path}, row {row}: malformed JSON ({error}); expected one object a line") from None
+        if not isinstance(record, dict):
+            raise InputError(f"{path}, row {row}: a JSON {type(record).__name__}; expected one object a line")
+        if len(record) < len(outermost):
+            [(key, times)] = Counter(name for name, _ in outermost).most_common(1)
+            raise InputError(f"{path}, row {row}: key {key!r} is there {times} times; expected each key once")
+        yield row, record
 
 
-def _json_lines(path: Path, columns: Sequence[str], optional: Sequence[str]) -> Fields:
+def _json_lines(path: Path, columns: Sequence[str], optional: Sequence[str]) -> Rows:
     for row, record in _json_objects(path):
-        if isinstance(record, InputError):
-            yield row, record
-        elif absent := [c for c in columns if c not in record and c not in optional]:
-            yield row, InputError(f"{path}, row {row}: no column {absent[0]!r}; the columns are {list(record)!s:.200}")
-        else:
-            yield row, [record.get(c) for c in columns]
+        if absent := [c for c in columns if c not in record and c not in optional]:
+            raise InputError(f"{path}, row {row}: no column {absent[0]!r}; the columns are {list(record)!s:.200}")
+        yield row, [record.get(c) for c in columns]
 
 
 def _opened_parquet(path: Path) -> ParquetFile:
@@ -281,7 +248,7 @@ def _opened_parquet(path: Path) -> ParquetFile:
         raise _unreadable(path, 0, error) from None
 
 
-def _parquet(path: Path, columns: Sequence[str], numbers: str) -> Fields:
+def _parquet(path: Path, columns: Sequence[str], numbers: str) -> Rows:
     row = 0
     try:
         with _opened_parquet(path) as file:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.data.corpus import CorpusBuilder, Split
-from distilbench.data.documents import MARK, TITLE, Columns, read_documents
+from distilbench.data.documents import MARK, TITLE, Columns, documents_once
 from distilbench.data.readers import column_names, either, finite_number, read_tsv
 from distilbench.data.sampling import fixed_sample
 from distilbench.data.sentences import text_digest
@@ -100,7 +100,7 @@ def _add_judged(layout: Layout, split: Split, limit: int | None, builder: Corpus
     if limit is not None and len(row_of) > limit:
         others = [doc for doc in row_of if doc not in judged.needed]
         chosen = dict.fromkeys([*judged.needed, *fixed_sample(others, max(0, limit - len(judged.needed)))])
-    text_of = {doc: text for _, doc, text in texts_of(layout.corpus, layout.documents) if doc in chosen}
+    text_of = {doc: text for doc, text in texts_of(layout) if doc in chosen}
     own = {query for query, text in judged.queries.items() if text_of.get(query) == text}
     judged = judged.among(text_of, own)
     queries, graded = list(judged.queries.values()), list(judged.grades.values())
@@ -134,7 +134,7 @@ def searched_text(root: Path, builder: CorpusBuilder) -> Iterator[str]:
     found = layouts(root)
     builder.found += [f"{layout.name}: its documents and training queries are the training text" for layout in found]
     trained = (judged_queries(layout, TRAIN).queries.values() for layout in found if TRAIN in layout.qrels)
-    return chain(*trained, (text for layout in found for _, _, text in texts_of(layout.corpus, layout.documents)))
+    return chain(*trained, (text for layout in found for _, text in texts_of(layout)))
 
 
 def set_folders(root: Path) -> dict[Path, str]:
@@ -198,10 +198,8 @@ def judged_queries(layout: Layout, split: str) -> JudgedQueries:
     """The queries of a split and their judgements."""
     grades = read_qrels(layout.qrels[split], layout)
     queries_file, queries = layout.queries[split], dict[str, str]()
-    for row, query, text in read_documents(queries_file, layout.asked):
-        if query in queries:
-            raise InputError(f"{queries_file}, row {row}: query id {query!r} is there already; expected it once")
-        queries[query] = text or ""
+    for _, query, text in documents_once(queries_file, layout.asked):
+        queries[query] = text or queries.get(query, "")
     for query, (row, _) in grades.items():
         if query not in queries:
             raise InputError(f"{layout.qrels[split]}, row {row}: query id {query!r} is not in {queries_file.name}")
@@ -234,14 +232,13 @@ def read_qrels(path: Path, layout: Layout) -> dict[str, tuple[int, dict[str, tup
 
 
 def _document_rows(layout: Layout) -> tuple[dict[str, int], int]:
-    """The row of each document's id, which is there once; and how many documents have no text."""
-    row_of: dict[str, int] = {}
-    empty = 0
-    for row, doc, text in read_documents(layout.corpus, layout.documents):
-        empty += text == ""
-        if text and row_of.setdefault(doc, row) != row:
-            first = f"in row {row_of[doc]}; expected each id once"
-            raise InputError(f"{layout.corpus}, row {row}: id {doc!r} is there already, {first}")
+    """The row of each document that has a text by its id; and how many have none."""
+    row_of, empty = dict[str, int](), 0
+    for row, doc, text in documents_once(layout.corpus, layout.documents):
+        if text:
+            row_of[doc] = row
+        else:
+            empty += 1
     return row_of, empty
 
 
@@ -254,6 +251,6 @@ def check_documents(layout: Layout, split: str, needed: Mapping[str, int], found
         )
 
 
-def texts_of(path: Path, columns: Columns) -> Iterator[tuple[int, str, str]]:
-    """Row, id and text of each document or query that has one; those that are marked as BEIR's queries are no documents."""
-    return ((row, name, text) for row, name, text in read_documents(path, columns) if text)
+def texts_of(layout: Layout) -> Iterator[tuple[str, str]]:
+    """Id and text of each document that has one."""
+    return ((doc, text) for _, doc, text in documents_once(layout.corpus, layout.documents) if text)

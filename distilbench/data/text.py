@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qsl
 
-from distilbench.data.readers import FORMATS_TOLD, column_names, format_of, read_column, read_columns, usable
+from distilbench.data.readers import FORMATS_TOLD, column_names, format_of, read_columns, sentence
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
 from distilbench.storage.hub import hub_silence
@@ -27,39 +27,30 @@ _SAVED = ("state.json", "dataset_dict.json")  # what `save_to_disk` leaves for o
 
 @dataclass(frozen=True)
 class Texts:
-    """Sources of training sentences, read from `column` if the format has columns.
-
-    With `skip_bad_rows` bad rows are counted instead of raised; a file that cannot be read to its end raises either way.
-    """
+    """Sources of training sentences, read from `column` if the format has columns."""
 
     sources: tuple[str, ...] = ()
     column: str = "text"
-    skip_bad_rows: bool = False
 
     def open(self) -> list[TextStream]:
         """A stream for each source."""
-        return [open_text(source, self.column, skip_bad_rows=self.skip_bad_rows) for source in self.sources]
-
-
-NO_TEXTS = Texts()
+        return [open_text(source, self.column) for source in self.sources]
 
 
 @dataclass
 class TextStream:
     """The sentences of one source, in the order of its files and rows.
 
-    The rows `kept` and `bad` ones are counted as it is read. `source_column` names the source of each sentence, in local
-    files that have it.
+    Rows without a text are left out: these and the rows `kept` are counted as it is read. `source_column` names the source
+    of each sentence, in local files that have it.
     """
 
     source: str
     opened: Sequence[Path] | HubDataset
     column: str
-    skip_bad_rows: bool = False
     source_column: str = ""
     kept: int = 0
-    bad: int = 0
-    first_error: str = ""
+    empty: int = 0
 
     def identity(self) -> list[str]:
         """Identify the sentences before they are read: by the hub's name and commit, else by the files' SHA-256."""
@@ -69,46 +60,40 @@ class TextStream:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """The sentences, each with its source ("" where none is named); they may be read again."""
-        self.kept, self.bad, self.first_error = 0, 0, ""
-        for text, source in self._rows():
-            if not isinstance(text, InputError):
-                self.kept += 1
-                yield text, source
-            elif self.skip_bad_rows:
-                self.bad += 1
-                self.first_error = self.first_error or str(text)
+        self.kept = self.empty = 0
+        for where, row, (text, *named) in self._rows():
+            if text is None or (isinstance(text, str) and not text.strip()):
+                self.empty += 1
             else:
-                raise text
-        if self.bad and not self.kept:
-            raise InputError(f"{self.source}: none of its {self.bad} rows can be used; the first: {self.first_error}")
+                self.kept += 1
+                yield sentence(where, row, self.column, text), str(named[0]) if named else ""
+        if self.empty and not self.kept:
+            raise InputError(f"{self.source}: none of its {self.empty} rows has a text in column {self.column!r}")
 
-    def _rows(self) -> Iterator[tuple[str | InputError, str]]:
+    def _rows(self) -> Iterator[tuple[object, int, Sequence[Any]]]:
         if isinstance(self.opened, HubDataset):
-            yield from ((text, "") for text in self.opened.read())
+            yield from ((self.source, row, (text,)) for row, text in self.opened.read())
             return
         for path in self.opened:
-            if not self.source_column or self.source_column not in column_names(path):
-                yield from ((text, "") for _, text in read_column(path, self.column))
-                continue
-            for row, values in read_columns(path, (self.column, self.source_column)):
-                if isinstance(values, InputError):
-                    yield values, ""
-                else:
-                    yield usable(path, row, f"column {self.column!r}", values[0]), str(values[1])
+            named = self.source_column and self.source_column in column_names(path)
+            columns = (self.column, self.source_column) if named else (self.column,)
+            yield from ((path, row, values) for row, values in read_columns(path, columns))
 
     def summary(self) -> str:
-        """Describe what was read: "80 sentences (train)", and the bad rows."""
+        """Describe what was read: "80 sentences (train)", and the rows without one."""
         commit = self.opened.commit if isinstance(self.opened, HubDataset) else None
-        bad = f"; {self.bad} bad rows skipped, the first: {self.first_error}" if self.bad else ""
-        return f"{self.kept} sentences (train){f' of commit {commit}' if commit else ''}{bad}"
+        empty = f"; {self.empty} rows without a text left out" if self.empty else ""
+        return f"{self.kept} sentences (train){f' of commit {commit}' if commit else ''}{empty}"
 
 
-def open_text(source: str, column: str = "text", *, skip_bad_rows: bool = False, source_column: str = "") -> TextStream:
+def open_text(source: str, column: str = "text", source_column: str = "") -> TextStream:
     """The stream of a source: a file, a folder (its files of known formats, not those of folders in it), a glob (`**` goes
     through folders), or `hf:NAME`. Files come in the order of their paths.
     """
-    opened = open_hub(source, column) if source.startswith(PREFIX) else text_files(source)
-    return TextStream(source, opened, column, skip_bad_rows, source_column)
+    if source.startswith(PREFIX):
+        dataset = open_hub(source, column)
+        return TextStream(source, dataset, dataset.column)
+    return TextStream(source, text_files(source), column, source_column)
 
 
 def text_files(source: str) -> list[Path]:
@@ -126,7 +111,7 @@ def text_files(source: str) -> list[Path]:
         raise InputError(f"{source}: no such file or folder; expected one, a glob, or {PREFIX}NAME (a hub's dataset)")
     files = [p for p in paths if p.is_file() and not p.name.startswith((".", "_")) and format_of(p)]
     if not files:
-        saved = any((path / name).is_file() for name in ("state.json", "dataset_dict.json"))
+        saved = any((path / name).is_file() for name in _SAVED)
         hint = f"; it is a saved dataset, which {PREFIX}{source} reads" if saved else ""
         raise InputError(f"{source}: no file of a known format; expected {FORMATS_TOLD}{hint}")
     return sorted(files, key=lambda p: p.as_posix())
@@ -159,14 +144,14 @@ class HubDataset:
             return [self.source, self.commit]
         return [self.source, *(file_sha256(path) for path in sorted(self.folder.rglob("*")) if path.is_file())]
 
-    def read(self) -> Iterator[str | InputError]:
-        """The sentences; a bad row as its InputError."""
+    def read(self) -> Iterator[tuple[int, object]]:
+        """The number of each row, and what its column has."""
         row = 0
         try:
             for row, record in enumerate(self.split, 1):
                 if row == 1:
                     _check_column(self.source, self.column, list(record))
-                yield usable(self.source, row, f"column {self.column!r}", record.get(self.column))
+                yield row, record.get(self.column)
         except InputError:
             raise
         except Exception as error:  # whatever the library, the network or a file's format raise

@@ -44,7 +44,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
     test_rows = sorted(asked_rows(corpus))
     parts = {
         "sources": [stream.identity() for stream in streams],
-        "settings": [texts.column, texts.skip_bad_rows],
+        "column": texts.column,
         "sentences": corpus.sentences_fingerprint,
         "asked": fingerprint(test_rows),
         "limit": limit,
@@ -161,9 +161,7 @@ def _read(
     texts = dict[str, str]()
 
     def other_passages() -> Iterator[tuple[str, str]]:
-        for row, doc, text in texts_of(layout.corpus, layout.documents):
-            if doc in texts:
-                raise InputError(f"{layout.corpus}, row {row}: document id {doc!r} is there already; expected it once")
+        for doc, text in texts_of(layout):
             if doc in needed:
                 texts[doc] = text
             elif text not in asked:

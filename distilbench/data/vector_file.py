@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow.parquet import ParquetFile
 
 from distilbench.data.corpus import Corpus, PairTask, Rows
-from distilbench.data.readers import check_once, raising, usable
+from distilbench.data.readers import check_once, sentence
 from distilbench.data.sentences import TEXT, CorpusText, text_digest
 from distilbench.errors import InputError
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
@@ -131,8 +131,9 @@ def given_vectors(file: VectorFile, store: ArtifactStore) -> GivenVectors:
         # Batches are whole over the boundaries of row groups: each is a shard.
         for shard, (texts, vectors_ND) in enumerate(file.blocks(SHARD_ROWS)):
             start = shard * SHARD_ROWS
-            checked = [usable(file.path, start + i, f"column {file.column!r}", text) for i, text in enumerate(texts, 1)]
-            digests.append(_digests([text for _, text in raising(enumerate(checked))]))
+            digests.append(
+                _digests([sentence(file.path, start + i, file.column, text) for i, text in enumerate(texts, 1)])
+            )
             save_array(folder / shard_name(shard), _in_float16(file, vectors_ND, start))
         digest_N = np.concatenate(digests)
         order_N = np.argsort(digest_N, kind="stable")

@@ -72,9 +72,6 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
         (),
     )
     text_column: str = option("The column of --text that holds the sentences.", "text", panel=DATA)
-    skip_bad_rows: bool = option(
-        "Leave out and count bad rows of unlabelled text, instead of stopping.", False, panel=DATA
-    )
     max_sentences: int = option(
         "Unlabelled sentences of --data, and of --text, to train on at most; 0: all.", MOST, panel=DATA, ge=0
     )
@@ -138,7 +135,7 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
         sources = tuple(local_text(source) for source in self.text)
         if self.teacher_vectors is not None:
             sources = sources or (str(self.teacher_encoder.vector_file.path),)
-        return Texts(sources, self.text_column, self.skip_bad_rows)
+        return Texts(sources, self.text_column)
 
     @cached_property
     def teacher_encoder(self) -> EncoderSpec:

@@ -40,8 +40,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def read(source: str, column: str = "text", **more: bool) -> list[str]:
-    return [text for text, _ in open_text(source, column, **more)]
+def read(source: str, column: str = "text") -> list[str]:
+    return [text for text, _ in open_text(source, column)]
 
 
 def test_a_configuration_a_split_and_a_column(repository: Path) -> None:
@@ -91,12 +91,10 @@ def test_what_the_dataset_does_not_have(repository: Path, query: str, message: s
     assert str(caught.value).startswith(source)
 
 
-def test_rows_without_a_sentence_are_bad_rows(tmp_path: Path) -> None:
+def test_rows_without_a_text_are_left_out(tmp_path: Path) -> None:
     rows = Dataset.from_dict({"text": ["one", None, " ", "two"]}).cast_column("text", Value("string"))
     rows.to_parquet(tmp_path / "train.parquet")
-    with pytest.raises(InputError, match=r"row 2: column 'text' is None; expected a sentence"):
-        read(f"hf:{tmp_path}")
-    assert read(f"hf:{tmp_path}", skip_bad_rows=True) == ["one", "two"]
+    assert read(f"hf:{tmp_path}") == ["one", "two"]
 
 
 def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:

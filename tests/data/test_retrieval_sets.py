@@ -213,7 +213,7 @@ BEIR = {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "qrels": "qrels/te
         ("qrels", "q77\td1\t1", r"qrels\.dev\.tsv, row 7: query id 'q77' is not in queries\.dev\.tsv"),
         ("qrels", "q0\td1\t1", r"qrels\.dev\.tsv, row 7: query_id 'q0' with doc_id 'd1' is there already"),
         ("qrels", "q1\td9\tnan", r"qrels\.dev\.tsv, row 7: column 'score' is 'nan'; expected a number"),
-        ("queries", "q1\tagain", r"queries\.dev\.tsv, row 5: query id 'q1' is there already; expected it once"),
+        ("queries", "q1\tagain", r"queries\.dev\.tsv, row 5: id 'q1' is there already, in row"),
         ("corpus", "d7\tagain", r"corpus\.tsv, row 32: id 'd7' is there already"),
     ],
 )
@@ -226,7 +226,7 @@ def test_bad_rows_of_our_layout(tmp_path: Path, file: str, line: str, message: s
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [
-        ("queries", '{"_id": "q1", "text": "x"}', r"queries\.jsonl, row 4: query id 'q1' is there already"),
+        ("queries", '{"_id": "q1", "text": "x"}', r"queries\.jsonl, row 4: id 'q1' is there already"),
         ("corpus", '{"_id": "d1", "text": "x"}', r"corpus\.jsonl, row 31: id 'd1' is there already"),
         ("corpus", '{"_id": true, "text": "x"}', r"corpus\.jsonl, row 31: column '_id' is True; expected an id"),
         ("corpus", '{"_id": "d30", "title": "x"}', r"corpus\.jsonl, row 31: no column 'text'; the columns are"),

@@ -1,4 +1,4 @@
-"""Text sources as streams: order, numbers, bad rows, counts and identity."""
+"""Text sources as streams: order, bad and empty rows, counts and identity."""
 
 from __future__ import annotations
 
@@ -60,22 +60,15 @@ def test_a_source_without_a_readable_file(folder: Path, source: str, message: st
         open_text(str(folder / source))
 
 
-def test_a_bad_row_stops_or_is_skipped_and_counted(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", '{"text": "one"}', "{", '{"text": 3}', '{"text": "two"}')
-    stop = open_text(str(path))
-    with pytest.raises(InputError, match=r"a\.jsonl, row 2: malformed JSON"):
-        list(stop)
-    skip = open_text(str(path), skip_bad_rows=True)
-    assert [text for text, _ in skip] == ["one", "two"] and (skip.kept, skip.bad) == (2, 2)
-    assert f"2 bad rows skipped, the first: {path}, row 2: malformed JSON" in skip.summary()
-
-
-def test_skipping_does_not_hide_that_nothing_can_be_read(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", *['{"sentence": "one"}'] * 3)
-    with pytest.raises(
-        InputError, match=r"none of its 3 rows can be used; the first: .*the columns are \['sentence'\]"
-    ):
-        list(open_text(str(path), skip_bad_rows=True))
+def test_a_bad_row_stops_and_one_without_a_text_is_left_out(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", '{"text": "one"}', '{"text": " "}', '{"text": null}', '{"text": "two"}', "{")
+    with pytest.raises(InputError, match=r"a\.jsonl, row 5: malformed JSON"):
+        list(open_text(str(path)))
+    stream = open_text(str(lines(path, *path.read_text().splitlines()[:4])))
+    assert [text for text, _ in stream] == ["one", "two"] and (stream.kept, stream.empty) == (2, 2)
+    assert stream.summary() == "2 sentences (train); 2 rows without a text left out"
+    with pytest.raises(InputError, match=r"a\.jsonl: none of its 2 rows has a text in column 'text'"):
+        list(open_text(str(lines(path, *path.read_text().splitlines()[1:3]))))
 
 
 def test_the_identity_is_that_of_the_files_in_order(folder: Path, tmp_path: Path) -> None:

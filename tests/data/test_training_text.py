@@ -14,7 +14,6 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.text import Texts
 from distilbench.data.training_text import with_text
-from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
 
 ALL = Limits(None, None, None)
@@ -40,7 +39,7 @@ def lines(path: Path, *texts: str) -> str:
 
 def with_folder(folder: Path, limits: Limits, texts: Texts) -> Corpus:
     store = ArtifactStore(folder.with_name("store"))
-    return with_text(folder_corpus(folder, limits, texts=texts), texts, limits.sentences, store)
+    return with_text(folder_corpus(folder, limits, more_text=bool(texts.sources)), texts, limits.sentences, store)
 
 
 def trained(corpus: Corpus) -> list[str]:
@@ -82,18 +81,13 @@ def test_the_limit_is_for_all_sources_together(folder: Path, own: str, tmp_path:
     assert any("training on 60 distinct of 120 sentences of --text" in line for line in one.found)
 
 
-def test_settings_hold_for_unlabelled_files_but_for_their_column(folder: Path, tmp_path: Path) -> None:
+def test_unlabelled_files_have_a_column_of_their_own_and_rows_without_a_text(folder: Path, tmp_path: Path) -> None:
     lines(folder / "unlabeled" / "more.txt", "", "a sentence in the middle")
     source = tmp_path / "own.tsv"
     source.write_text("satz\nein eigener Satz\nkurz\n")
-    skipping = Texts((str(source),), "satz", skip_bad_rows=True)
-    corpus = with_folder(folder, ALL, skipping)
+    corpus = with_folder(folder, ALL, Texts((str(source),), "satz"))
     assert {"a sentence in the middle", "ein eigener Satz"} < set(trained(corpus))
-    (line,) = [line for line in corpus.found if line.startswith("unlabeled/more.txt")]
-    assert line.startswith("unlabeled/more.txt: 1 sentences (train); 1 bad rows skipped, the first: ")
-    assert "more.txt, row 1: the line is empty" in line
-    with pytest.raises(InputError, match=r"more\.txt, row 1: the line is empty"):
-        with_folder(folder, ALL, replace(skipping, skip_bad_rows=False))
+    assert "unlabeled/more.txt: 1 sentences (train); 1 rows without a text left out" in corpus.found
 
 
 def test_sentences_of_the_corpus_become_training_rows_and_no_second_sentences(folder: Path, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_the_command_on_ray_data(tmp_path, student, cluster, monkeypatch):
 
 def documents_of(path, id_column=None, text_column="text"):
     columns = columns_of_documents(path, id_column, text_column)
-    return [document for document in read_documents(path, columns) if document[2] is not None]
+    return list(read_documents(path, columns))
 
 
 def test_every_format_of_documents(tmp_path):
@@ -205,10 +205,20 @@ def test_every_format_of_documents(tmp_path):
     assert documents_of(tmp_path / "a.txt") == [(1, "1", "one"), (2, "2", "two")]
 
 
+def test_documents_without_a_text_are_left_out_and_counted(tmp_path, student):
+    path = tmp_path / "corpus.jsonl"
+    rows = [(i, text) for i, text in enumerate([TEXTS[0], "", " ", TEXTS[1]])]
+    path.write_text("".join(f'{{"_id": "{i}", "title": "", "text": "{text}"}}\n' for i, text in rows))
+    for _ in range(2):  # made, then found in the store
+        documents = made(tmp_path, student, path)["documents"]
+        assert (documents["count"], documents["without_text"]) == (2, 2)
+    assert (tmp_path / "out" / "ids.txt").read_text().split() == ["0", "3"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.txt", "", r"a\.txt: no document in it; expected at least one"),
+        ("a.txt", "", r"a\.txt: no document with a text in it; expected at least one"),
         ("a.json", "[]", r"a\.json: the format is not known by the file's name; expected NAME\.tsv"),
         ("a.tsv", "id\ttext\na\tone\nb\ttwo\na\tthree\n", r"row 4: id 'a' is there already, in row 2; expected each"),
         ("a.tsv", "key\ttext\na\tone\n", r"no column of ids; expected doc_id, _id, id or another by --id-column"),
