@@ -8,14 +8,12 @@ Axes: B batch, D student width, Dt teacher width, d output dimension.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from sentence_transformers.base.modules.dense import Dense
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -26,7 +24,7 @@ from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS
 from distilbench.methods.parts.losses import full_precision, info_nce
-from distilbench.methods.parts.starts import Linear, principal_axes, regression, spread
+from distilbench.methods.parts.starts import principal_axes, regression, spread
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
 from distilbench.prepare.prepared import Prepared
@@ -58,8 +56,6 @@ class IBKDParams(UnlabelledParams, FineTuningParams):
     map_start: Literal["random", "regression", "auto"] = "auto"
     """W at random (the paper), or as the ridge regression of the untrained student's states to the teacher's embeddings;
     auto is the identity where the two are of one width, and the regression elsewhere."""
-    export_map: bool = False
-    """Whether W, with a bias, stays in the student, whose own width then is the teacher's (the released code)."""
     projection_start: Literal["random", "pca"] = "pca"
     """The projection of stage 2 at random, or as the first principal axes of what the student gives after stage 1."""
 
@@ -107,17 +103,8 @@ class IBKD(Unlabelled):
                 f"input_layer is {layer}; expected from {-layers - 1} (the embeddings) to -2 (the layer before the last), or "
                 f"from 0 to {layers - 1}, since the student has {layers} layers"
             )
-        teacher = prepared.vectors.width
-        self.map = Dense(self.width, teacher, bias=params.export_map, activation_function=nn.Identity())
-        encoder_width, d = teacher if params.export_map else self.width, params.output_dim
-        if params.export_map and (d > encoder_width or (d < encoder_width and not params.ft_epochs)):
-            raise InputError(
-                f"output_dim is {d}; with export_map expected the teacher's {encoder_width}"
-                + (" or below" if params.ft_epochs else ", or ft_epochs above 0, where stage 2 trains a projection")
-            )
-        self.down = None if d == encoder_width else Dense(encoder_width, d, activation_function=nn.Identity())
-        if params.export_map:
-            self.projection = self.map
+        self.map = nn.Linear(self.width, prepared.vectors.width, bias=False)
+        self.down = None if params.output_dim == self.width else self.linear(params.output_dim)
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
 
@@ -125,24 +112,17 @@ class IBKD(Unlabelled):
         """Not centred, as the teacher's vectors are not."""
         return self.token_axes(vectors_VD)
 
-    @property
-    def in_teacher_space(self) -> bool:
-        """Where the map to the teacher stays in the student, and no second stage moves it away."""
-        return self.params.export_map and not self.params.ft_epochs
-
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
         """A projection only where stage 2 trains it. A static student has no hidden states for HSIC, and no W after it."""
-        mapped, stage2 = possible("export_map"), possible("ft_epochs")
+        stage2 = possible("ft_epochs")
         if is_static(student):
             for name in ("beta1", *(["beta2"] if max(stage2) else [])):
                 if max(possible(name)):
                     raise InputError(
                         f"--student static: {name}: HSIC needs an encoder's hidden states; expected {name}: 0"
                     )
-            if True in mapped:
-                raise InputError("--student static: export_map: true; expected false, since no layer follows the table")
-        elif not all(mapped) and min(stage2) == 0 and (d := min(possible("output_dim"))) < native:
+        elif min(stage2) == 0 and (d := min(possible("output_dim"))) < native:
             raise InputError(
                 f"output_dim: {d}: below the student's width of {native} a projection is trained in stage 2, but ft_epochs "
                 f"can be 0; expected output_dim {native} (`native`) or ft_epochs above 0"
@@ -156,19 +136,15 @@ class IBKD(Unlabelled):
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """Enough sentences and labelled examples for one batch."""
-        if all(possible("export_map")):  # then the widest is the teacher's width: `__init__`
-            cls.check_batches(possible, corpus)
-        else:
-            super().check_corpus(possible, corpus, native)
+        super().check_corpus(possible, corpus, native)
         FineTuning.check_corpus(possible, corpus)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """CKD where no HSIC takes part; fine-tuned where there is a stage 2; mapped where W stays."""
+        """CKD where no HSIC takes part; fine-tuned where there is a stage 2."""
         fine_tuned = bool(params.get("ft_epochs"))
         weights = [params.get("beta1", 1.0), params.get("beta2", 0.5) if fine_tuned else 0]
-        parts = ["CKD"] * (not any(weights)) + ["fine-tuned"] * fine_tuned
-        return ", ".join(parts + ["mapped"] * bool(params.get("export_map")))
+        return ", ".join(["CKD"] * (not any(weights)) + ["fine-tuned"] * fine_tuned)
 
     def phases(self) -> list[Phase]:
         """Stage 1 over the training sentences, stage 2 over the labelled examples."""
@@ -182,31 +158,19 @@ class IBKD(Unlabelled):
         return self.rows[spread(len(self.rows), START_SENTENCES)]
 
     def _start_map(self) -> None:
-        p, layer, teacher, rows = self.params, self.map.linear, self.prepared.vectors, self._start_rows()
-        if p.map_start == "auto" and self.width == teacher.width:
-            Linear(np.eye(self.width), np.zeros(self.width)).copy_to(layer)
-        elif p.map_start != "random":
-            regression(self.start_states(rows), teacher.take(rows), bias=p.export_map).copy_to(layer)
+        start, teacher, rows = self.params.map_start, self.prepared.vectors, self._start_rows()
+        if start == "auto" and self.width == teacher.width:
+            nn.init.eye_(self.map.weight)
+        elif start != "random":
+            regression(self.start_states(rows), teacher.take(rows), bias=False).copy_to(self.map)
 
     def _add_projection(self) -> None:
-        if self.down is not None:
-            self.projection = nn.Sequential(self.map, self.down) if self.params.export_map else self.down
+        self.projection = self.down
 
     def _start_projection(self) -> None:
-        if self.down is None or self.params.projection_start == "random":
-            return
-        self.projection = self.map if self.params.export_map else None
-        vectors_SD = self.encode(self._start_rows())
-        self._add_projection()
-        principal_axes(vectors_SD, self.params.output_dim).copy_to(self.down.linear)
-
-    def layers_after_pooling(self) -> Sequence[nn.Module]:
-        """W and the projection, where the student has them."""
-        return list(self.projection) if isinstance(self.projection, nn.Sequential) else super().layers_after_pooling()
-
-    def _mapped(self, s_BD: Tensor) -> Tensor:
-        """W s, in the teacher's space."""
-        return self.map({"sentence_embedding": s_BD})["sentence_embedding"].float()
+        if self.down is not None and self.params.projection_start == "pca":
+            states_SD = self.states(self._start_rows())
+            principal_axes(states_SD, self.params.output_dim).copy_to(cast(nn.Linear, self.down.linear))
 
     def _input_and_output(self, rows: NDArray[np.int64] | Tensor) -> tuple[Tensor, Tensor]:
         """X and the pooled S of rows, both B x D, in one forward pass."""
@@ -234,9 +198,9 @@ class IBKD(Unlabelled):
         rows = self.at(self.rows, index_B)
         t_BT = self.teacher_vectors(rows)
         if not self.params.beta1:
-            return info_nce(self._mapped(self.pooled(rows)), t_BT, self.params.tau)
+            return info_nce(self.map(self.pooled(rows)).float(), t_BT, self.params.tau)
         x_BD, s_BD = self._input_and_output(rows)
-        return info_nce(self._mapped(s_BD), t_BT, self.params.tau) + self.params.beta1 * self._hsic(x_BD, s_BD)
+        return info_nce(self.map(s_BD).float(), t_BT, self.params.tau) + self.params.beta1 * self._hsic(x_BD, s_BD)
 
     def stage2_loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Stage 2: supervised InfoNCE with hard negatives + beta2 HSIC(X, S') of the anchors (equations 9 to 11)."""

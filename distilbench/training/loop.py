@@ -22,11 +22,6 @@ from distilbench.training.phases import Learner, within_budget
 from distilbench.training.replay import Replay, set_learning_rate
 from distilbench.training.row_adam import RowAdam, clip_gradients
 
-AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-SMALLEST_SCALE = 1.0
-"""The least scale of the fp16 loss: below it the gradients overflow whatever the scale."""
-
-
 class Diverged(Exception):
     """The loss or a gradient is not finite; the message says at which step."""
 
@@ -83,15 +78,14 @@ class Trainer:
             self.optimizers.append(torch.optim.AdamW(groups, lr=lr, betas=p.betas, fused=True, capturable=on_gpu))
         if sparse := [q for q in self.parameters if id(q) in rows]:
             self.optimizers.append(RowAdam(sparse, phase.lr, p.betas))
-        self.precision = {"cuda": "bf16"}.get(self.device, "fp32") if p.precision == "auto" else p.precision
-        self.scaler = torch.amp.GradScaler(self.device, enabled=self.precision == "fp16")
+        self.bf16 = on_gpu if p.precision == "auto" else p.precision == "bf16"
         self.replay = None
         if phase.shape is not None and not sparse and self._can_replay():
             self.replay = Replay(self._loss, self.optimizer, self.parameters, p.clip, self.parameters[0].device)
 
     def _can_replay(self) -> bool:
         """Whether this is a GPU in bfloat16: the attention of sentences end to end knows no other precision."""
-        return self.device == "cuda" and self.precision == "bf16"
+        return self.device == "cuda" and self.bf16
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -112,7 +106,7 @@ class Trainer:
         return True
 
     def learning_rate(self, step: int) -> float:
-        """Linear warm-up from 0, then constant, or a linear or cosine decay to 0, in each phase."""
+        """Linear warm-up from 0, then constant, or a linear decay to 0, in each phase."""
         number = self._phase_of(step)
         p, phase, step = self._params, self.phases[number], step - self.starts[number]
         warm = math.ceil(p.warmup * phase.steps)
@@ -120,8 +114,6 @@ class Trainer:
             return phase.lr * (step + 1) / warm
         if not p.decay:
             return phase.lr
-        if p.schedule == "cosine":
-            return phase.lr * (1 + math.cos(math.pi * (step - warm) / max(1, phase.steps - warm))) / 2
         return phase.lr * (phase.steps - step) / max(1, phase.steps - warm)
 
     def _place(self, step: int) -> tuple[NDArray[np.int64], int]:
@@ -190,8 +182,7 @@ class Trainer:
             torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(number)
 
     def _loss(self, index_B: Any) -> Tensor:
-        autocast = AUTOCAST.get(self.precision)
-        with torch.autocast(self.device, dtype=autocast, enabled=autocast is not None):
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.bf16):
             return self.phases[self.phase].loss(index_B)
 
     def _eager_step(self, index_B: NDArray[np.int64]) -> tuple[float, float]:
@@ -201,18 +192,12 @@ class Trainer:
         loss = self._loss(index_B)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        for optimizer in self.optimizers:
-            self.scaler.unscale_(optimizer)
+        loss.backward()  # type: ignore[no-untyped-call]
         norm = clip_gradients(self.parameters, self._params.clip or math.inf).item()
         value = loss.item()
-        # In fp16 an overflowing gradient is usual: the scaler skips the step and lowers the scale.
-        overflow = self.scaler.is_enabled() and self.scaler.get_scale() > SMALLEST_SCALE
-        if math.isfinite(value) and (math.isfinite(norm) or overflow):
+        if math.isfinite(value) and math.isfinite(norm):
             for optimizer in self.optimizers:
-                self.scaler.step(optimizer)
-            self.scaler.update()
-            norm = 0.0 if overflow and not math.isfinite(norm) else norm
+                optimizer.step()
         return value, norm
 
     def _settle(self) -> None:
@@ -234,8 +219,7 @@ class Trainer:
         """Write a checkpoint, keeping the one before it until the new one is whole."""
         self._settle()
         optimizers = self.optimizers if self.phases else []
-        scaler = self.scaler.state_dict() if self.phases else {}
-        state = {"step": self.step, "phase": self.phase, "scaler": scaler, "losses": self._losses}
+        state = {"step": self.step, "phase": self.phase, "losses": self._losses}
         save_checkpoint(folder, rung, self.method, optimizers, state)
 
     def resume(self, folder: Path) -> int:
@@ -244,11 +228,10 @@ class Trainer:
         if checkpoint is None:
             return 0
         self.step = checkpoint.state["step"]
-        self._losses = tuple(checkpoint.state.get("losses", (0.0, 0)))
+        self._losses = tuple(checkpoint.state["losses"])
         if self.phases:  # its own phase, also at that phase's end: the next one begins when it is trained
             self._enter(checkpoint.state["phase"], first=False)
             for optimizer in self.optimizers:
                 checkpoint.restore_optimizer(optimizer)
-            self.scaler.load_state_dict(checkpoint.state["scaler"])
         self.method.eval()
         return checkpoint.rung

@@ -35,14 +35,12 @@ class TrainedParams(Params):
     warmup: float = Field(default=0.0, ge=0, lt=1)
     """Share of a phase's steps in which the learning rate rises linearly from 0."""
     decay: bool = True
-    """Whether it falls to 0 afterwards."""
-    schedule: Literal["linear", "cosine"] = "linear"
-    """The shape of that fall: a line, or half a cosine wave."""
+    """Whether it falls linearly to 0 afterwards."""
     betas: tuple[float, float] = (0.9, 0.999)
     clip: float = Field(default=1.0, ge=0)
     """Largest norm of the gradient; 0 is no limit."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """The precision of the forward pass: auto is bf16 on a GPU and fp32 on a CPU; fp16 scales the loss (AMP)."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """The precision of the forward pass: auto is bf16 on a GPU and fp32 on a CPU."""
 
 
 def check_enough(parameter: str, value: int, available: int, what: str) -> None:

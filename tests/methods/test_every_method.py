@@ -37,18 +37,8 @@ TRAINED: dict[str, tuple[str, dict[str, Any], list[set[str]]]] = {
     "ibkd, native": ("ibkd", {"output_dim": 32, "kernel": "imq"}, [{"student", "map"}, {"student"}]),
     "ibkd, started": (
         "ibkd",
-        {"map_start": "auto", "projection_start": "pca"},
+        {"map_start": "auto", "projection_start": "pca", "input_layer": -2},
         [{"student", "map"}, {"student", "down"}],
-    ),
-    "ibkd, mapped": (
-        "ibkd",
-        {"export_map": True, "map_start": "regression", "projection_start": "pca", "input_layer": -2},
-        [{"student", "map"}, {"student", "map", "down"}],
-    ),
-    "ckd, mapped": (
-        "ibkd",
-        {"output_dim": 32, "beta1": 0.0, "ft_epochs": 0, "export_map": True},
-        [{"student", "map"}],
     ),
     "ckd": ("ibkd", {"output_dim": 32, "beta1": 0.0, "ft_epochs": 0}, [{"student", "map"}]),
     "matryoshka": ("matryoshka", {}, [{"student", "projection"}]),
@@ -206,7 +196,7 @@ def test_the_loss_does_not_depend_on_the_parts(build: Build, monkeypatch: pytest
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-@pytest.mark.parametrize("case", ["hpd, fine-tuned", "ibkd", "ibkd, started", "ibkd, mapped", "mcr2_distil"])
+@pytest.mark.parametrize("case", ["hpd, fine-tuned", "ibkd", "ibkd, started", "mcr2_distil"])
 def test_a_training_resumed_around_the_phase_boundary_is_bit_for_bit_the_uninterrupted_one(
     build: Build, tmp_path: Path, case: str
 ) -> None:

@@ -153,7 +153,7 @@ def test_stage_1_loss_equals_the_reference(
     s = method.embed(rows).astype(np.float64)
     assert s.shape == (5, 32)  # the projection to 8 comes in stage 2
     x = x_of(encoder_folder, [sentences[r] for r in rows], layer)
-    mapped = s @ method.map.linear.weight.detach().double().numpy().T
+    mapped = s @ method.map.weight.detach().double().numpy().T
     t = method.prepared.vectors.take(rows).astype(np.float64)
     nce = slow_nce(mapped, [np.vstack([t[i], np.delete(t, i, axis=0)]) for i in range(5)], 0.2)
     information = 30 * slow_hsic(unit(x), unit(s), kernel, 2.0)
@@ -239,7 +239,7 @@ def test_training_lowers_both_losses(build: Callable[..., IBKD]) -> None:
 
 def test_a_student_of_another_width_is_mapped_to_the_teacher(build: Callable[..., IBKD], narrow: Prepared) -> None:
     method = build("ibkd", on=narrow)
-    assert method.map.linear.weight.shape == (32, 16)
+    assert method.map.weight.shape == (32, 16)
     Trainer(method, 0, 4).train_until(4)
     assert method.embed(np.arange(3)).shape == (3, 8)
 
@@ -330,46 +330,31 @@ def start(method: IBKD) -> None:
 def test_w_starts_as_the_identity_or_the_regression(build: Callable[..., IBKD], narrow: Prepared) -> None:
     method = build("ibkd", map_start="auto")
     start(method)
-    assert torch.equal(method.map.linear.weight, torch.eye(32))
-    fitted = {}
-    for map_start, export_map in (("regression", False), ("auto", False), ("regression", True)):
-        method = build("ibkd", on=narrow, map_start=map_start, export_map=export_map)
+    assert torch.equal(method.map.weight, torch.eye(32))
+    for map_start in ("regression", "auto"):
+        method = build("ibkd", on=narrow, map_start=map_start)
         rows = method.rows[spread(len(method.rows), START_SENTENCES)]
         s = build("ibkd", on=narrow).embed(rows).astype(np.float64)
         method.phases()[0].start()
         t = method.prepared.vectors.take(rows).astype(np.float64)
-        if export_map:
-            s = np.hstack([s, np.ones((len(s), 1))])
         wanted = np.linalg.solve(s.T @ s + 1e-3 * np.eye(s.shape[1]), s.T @ t)
-        layer = method.map.linear
-        assert layer.weight.detach().numpy() == pytest.approx(wanted[:16].T, abs=1e-3)
-        fitted[map_start, export_map] = layer
-    assert fitted["regression", True].bias is not None and fitted["regression", False].bias is None
+        assert method.map.weight.detach().numpy() == pytest.approx(wanted.T, abs=1e-3)
 
 
 def test_the_projection_starts_as_the_pca_of_what_the_student_gives(build: Callable[..., IBKD]) -> None:
     from sklearn.decomposition import PCA
 
-    for export_map in (False, True):
-        method = build("ibkd", projection_start="pca", export_map=export_map)
-        rows = method.rows[spread(len(method.rows), START_SENTENCES)]
-        states = method.embed(rows).astype(np.float64)
-        assert states.shape[1] == 32
-        start(method)
-        wanted = PCA(8, svd_solver="full").fit_transform(states)
-        ours = method.embed(rows)
-        assert ours == pytest.approx(wanted * np.sign((ours * wanted).sum(axis=0)), abs=1e-3)
+    method = build("ibkd", projection_start="pca")
+    rows = method.rows[spread(len(method.rows), START_SENTENCES)]
+    states = method.embed(rows).astype(np.float64)
+    assert states.shape[1] == 32
+    start(method)
+    wanted = PCA(8, svd_solver="full").fit_transform(states)
+    ours = method.embed(rows)
+    assert ours == pytest.approx(wanted * np.sign((ours * wanted).sum(axis=0)), abs=1e-3)
 
 
-def test_w_stays_in_the_student(build: Callable[..., IBKD], narrow: Prepared, tmp_path: Path) -> None:
-    method = build("ibkd", on=narrow, output_dim=32, ft_epochs=0, export_map=True)
-    assert method.embed(np.arange(3)).shape == (3, 32)
-    assert method.variant({"export_map": True, "ft_epochs": 0}) == "mapped"
-    with pytest.raises(InputError, match="output_dim is 16; with export_map expected the teacher's 32, or ft_epochs"):
-        build("ibkd", on=narrow, output_dim=16, ft_epochs=0, export_map=True)
-    with pytest.raises(InputError, match="output_dim is 40; with export_map expected the teacher's 32 or below"):
-        build("ibkd", on=narrow, output_dim=40, export_map=True)
+def test_a_layer_that_the_student_has_not_is_refused(build: Callable[..., IBKD]) -> None:
     for layer in (-1, -4):
         with pytest.raises(InputError, match=f"input_layer is {layer}; expected from -3 .* to -2"):
             build("ibkd", input_layer=layer)
-    check(corpus(), output_dim=64, export_map=True)  # the teacher may be wider than the student's 32

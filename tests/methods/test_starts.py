@@ -98,12 +98,7 @@ def test_frozen_embeddings_stay(build: Build, method: str) -> None:
 def test_old_parameters_mean_what_they_meant(build: Build) -> None:
     params = build("hpd").params
     assert (params.dropout, params.freeze_embeddings, params.decay_all, params.clip) == (True, False, True, 1.0)
-    assert (params.projection_start, params.loss, params.nested, params.schedule) == (
-        "random",
-        "squared",
-        False,
-        "linear",
-    )
+    assert (params.projection_start, params.loss, params.nested) == ("random", "squared", False)
     assert build("mse").params.norm == "raw"
 
 

@@ -143,9 +143,8 @@ def test_sentences_without_tokens_are_zero(static: Prepared, build: Callable[...
     [
         ("hpd", {"activation": ["tanh"]}, "activation: tanh"),
         ("mcr2_distil", {"activation": ["identity", "tanh"]}, "activation: tanh"),
-        ("ibkd", {"beta1": [0.0, 1.0], "beta2": [0.0], "ft_epochs": [0], "export_map": [False]}, "beta1"),
-        ("ibkd", {"beta1": [0.0], "beta2": [0.5], "ft_epochs": [1], "export_map": [False]}, "beta2"),
-        ("ibkd", {"beta1": [0.0], "beta2": [0.5], "ft_epochs": [0], "export_map": [True]}, "export_map"),
+        ("ibkd", {"beta1": [0.0, 1.0], "beta2": [0.0], "ft_epochs": [0]}, "beta1"),
+        ("ibkd", {"beta1": [0.0], "beta2": [0.5], "ft_epochs": [1]}, "beta2"),
         ("mse", {"output_dim": [64]}, "64 is above the 32"),
     ],
 )

@@ -16,7 +16,7 @@ from distilbench.progress.console import LOG
 from distilbench.records import ScoreRecord
 
 MCR2 = {"output_dim": 8, "lambda": 50, "clusters": 4, "lr": 0.003, "batch_size": 16, "steps": 3000}
-IBKD = {"output_dim": 8, "lr": 0.001, "batch_size": 16, "epochs": 1, "labelled": "pairs", "precision": "fp16"}
+IBKD = {"output_dim": 8, "lr": 0.001, "batch_size": 16, "epochs": 1, "labelled": "pairs", "precision": "bf16"}
 IBKD |= {"ft_epochs": 2, "ft_batch_size": 16, "ft_lr": 0.001}
 ALIKE = {"lambda": 1e6, "lr": 0.05, "batch_size": 64, "centre": False, "noise_kind": "factor"}
 """With them all vectors are soon alike."""

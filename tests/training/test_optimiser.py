@@ -1,4 +1,4 @@
-"""Weight decay of matrices alone, the shapes of the learning rate's fall, no clipping."""
+"""Weight decay of matrices alone, no clipping."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ def test_decay_spares_vectors_unless_it_is_for_all() -> None:
     assert {q.ndim for q in groups[0]["params"]} == {2} and {q.ndim for q in groups[1]["params"]} == {1}
     (alone,) = decay_groups(list(toy.parameters()), Toy(decay_all=True, weight_decay=0.5).params)
     assert alone["weight_decay"] == 0.5 and len(alone["params"]) == 4
-
-
-def test_a_cosine_falls_from_the_rate_to_0() -> None:
-    trainer = Trainer(Toy(schedule="cosine", warmup=0.0, first=10, second=1), 0, 100)
-    found = [trainer.learning_rate(step) for step in range(10)]
-    assert found == pytest.approx([0.01 * (1 + math.cos(math.pi * step / 10)) / 2 for step in range(10)])
 
 
 def test_clip_0_leaves_gradients_as_they_are() -> None:

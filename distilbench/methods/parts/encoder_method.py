@@ -76,7 +76,7 @@ class EncoderMethod(Method):
     """A student encoder, mean pooling and, where `projection` is set, a linear layer to d."""
 
     trains_encoder: ClassVar[bool] = True
-    costly: ClassVar[tuple[str, ...]] = ("student", "output_dim", "table", "export_map")
+    costly: ClassVar[tuple[str, ...]] = ("student", "output_dim", "table")
 
     def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
