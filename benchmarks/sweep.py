@@ -87,7 +87,7 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     from distilbench.search.study import open_study, study_url
 
     study, trials = open_study(study_url(run), run.name), task.space.budget.trials
-    starts = starts_for(task.space, trials, task.seed)
+    starts = starts_for(task.space, trials)
     search = Search(run.name, task.space, ("quality",), trials, starts, max(8, concurrency), task.seed)
     tally = Tally(run, task.space.method, trials)
     tally.listeners += [on_console(tally, Console(file=io.StringIO())), ProgressFile(tally)]

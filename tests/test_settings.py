@@ -47,7 +47,7 @@ def test_values() -> None:
         ({"method": ","}, "--method ',': expected a method's name, several with commas between, or all"),
         ({"time_budget": "soon"}, "--time-budget soon: expected a time such as 90s, 30m, 2h or 1h30m"),
         ({"time_budget": "0m"}, "--time-budget 0m: expected a time"),
-        ({"searcher": "asha"}, "--searcher asha: expected one of tpe, random, grid"),
+        ({"searcher": "asha"}, "--searcher asha: expected one of tpe, random"),
         ({"stopping": "hyperband"}, "--stopping hyperband: expected one of halving, asha, median, none"),
         ({"time_budget": -3}, "--time-budget -3: expected a time"),
         (

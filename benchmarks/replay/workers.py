@@ -158,7 +158,7 @@ def replay(
         space=space,
         objectives=("quality",),
         wanted=wanted,
-        starts=more.pop("starts", starts_for(space, wanted, seed)),
+        starts=more.pop("starts", starts_for(space, wanted)),
         max_pending=max_pending,
         seed=seed,
         sampler_of=sampler_of,

@@ -148,11 +148,10 @@ class MethodSweep:
         starts = starts_for(
             space,
             space.budget.trials,
-            settings.seed,
             [*self.member.enqueued, *saved_settings(run)],
             share_dimensions=len(settings.objectives) == 1,
         )
-        trials = min(space.budget.trials, len(starts)) if space.searcher == "grid" else space.budget.trials
+        trials = min(space.budget.trials, len(starts)) if space.is_enumerable else space.budget.trials
         return Search(
             name=self.member.name,
             space=space,

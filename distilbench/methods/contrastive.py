@@ -60,23 +60,19 @@ class Contrastive(Whitened):
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
-        """Labelled examples."""
         return labelled_needs(possible)
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough labelled examples for one batch."""
         super().check_corpus(possible, corpus, native)
         check_labelled(possible, corpus, "batch_size")
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """The labelled examples, where they are not triplets; whitened."""
         labels = [] if params.get("labelled", "triplets") == "triplets" else [str(params["labelled"])]
         return ", ".join(filter(None, [*labels, super().variant(params)]))
 
     def phases(self) -> list[Phase]:
-        """One, over the labelled examples."""
         p, examples = self.params, len(self.labelled)
         steps = epoch_steps(p.epochs, examples, p.batch_size)
         return [Phase("contrast", examples, steps, p.batch_size, p.lr, self.loss, shape=self._shape)]

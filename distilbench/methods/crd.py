@@ -100,11 +100,9 @@ class CRD(Unlabelled):
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
-        """Only the student's own width."""
         cls.check_native(possible, native)
 
     def phases(self) -> list[Phase]:
-        """One, over the training sentences."""
         return [self.distil(self._start)]
 
     def _start(self) -> None:

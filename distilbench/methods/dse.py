@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
-from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.pair_head import (
     OUTPUTS,
     HeadKind,
@@ -147,12 +147,10 @@ class DSE(EncoderMethod):
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
-        """The pair task, and a cross-encoder's logits if any setting learns from them."""
         return Requirements(pair_tasks=tuple(possible("task")), logits=max(possible("alpha")) > 0)
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """One pair task that the corpus has, with enough training pairs for a batch, and a dev set to select by."""
         super().check_corpus(possible, corpus, native)
         (name, *others), tasks = dict.fromkeys(possible("task")), {task.name: task for task in corpus.pair_tasks}
         if others:
@@ -170,13 +168,11 @@ class DSE(EncoderMethod):
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """Task, alpha, and what is not the paper's standard."""
         parts = [str(params["task"]), f"alpha {params.get('alpha', 0.5):g}"]
         parts += ["dot"] * (params.get("head") == "dot") + ["frozen"] * bool(params.get("frozen"))
         return ", ".join(parts)
 
     def phases(self) -> list[Phase]:
-        """One, over the task's training pairs."""
         p, examples = self.params, len(self.target_P)
         steps = epoch_steps(p.epochs, examples, p.batch_size)
         return [Phase("distil", examples, steps, p.batch_size, p.lr, self.loss)]
@@ -203,17 +199,10 @@ class DSE(EncoderMethod):
         new = np.unique(rows[self._place_N[rows] < 0])
         if len(new):
             self._place_N[new] = len(self._features_MD) + np.arange(len(new))
-            self._features_MD = np.concatenate([self._features_MD, self._features(new)])
+            self._features_MD = np.concatenate([self._features_MD, self.states(new)])
         return torch.from_numpy(self._features_MD[self._place_N[rows]]).to(self.device)
 
-    def _features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        device = torch.device(self.device).type
-        self.student.eval()
-        with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-            return self.over_parts(rows, TOKENS_PER_BATCH[device], self.read).float().cpu().numpy()
-
     def encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Vectors of corpus rows as the method is now, N x d, dropout off."""
         if not self.params.frozen:
             return super().encode(rows)
         with torch.inference_mode():

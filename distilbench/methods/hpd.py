@@ -102,12 +102,10 @@ class HPD(Nested, Whitened, Unlabelled):
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
-        """Augmented sentences; labelled examples for the fine-tuning."""
         return super().needs(possible) | FineTuning.needs(possible)
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough sentences for one batch; a width to whiten from that the teacher has."""
         super().check_corpus(possible, corpus, native)
         check_widths(possible)
         if True in possible("nested") and max(possible("whiten_from")):
@@ -123,13 +121,11 @@ class HPD(Nested, Whitened, Unlabelled):
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """With a tuned head, fine-tuned, augmented, whitened."""
         parts = ["tuned head"] * bool(params.get("head_steps")) + ["fine-tuned"] * bool(params.get("ft_epochs"))
         parts += ["augmented"] * bool(params.get("augmentation"))
         return ", ".join(filter(None, [*parts, super().variant(params)]))
 
     def phases(self) -> list[Phase]:
-        """Distillation, then the steps of the projection alone and the fine-tuning, where they were asked for."""
         return [self.distil(), *(part.phase() for part in (self.head_tuning, self.fine_tuning) if part is not None)]
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:

@@ -130,24 +130,20 @@ class IBKD(Unlabelled):
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
-        """Augmented sentences for stage 1, labelled examples for stage 2."""
         return super().needs(possible) | FineTuning.needs(possible)
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough sentences and labelled examples for one batch."""
         super().check_corpus(possible, corpus, native)
         FineTuning.check_corpus(possible, corpus)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """CKD where no HSIC takes part; fine-tuned where there is a stage 2."""
         fine_tuned = bool(params.get("ft_epochs"))
         weights = [params.get("beta1", 1.0), params.get("beta2", 0.5) if fine_tuned else 0]
         return ", ".join(["CKD"] * (not any(weights)) + ["fine-tuned"] * fine_tuned)
 
     def phases(self) -> list[Phase]:
-        """Stage 1 over the training sentences, stage 2 over the labelled examples."""
         stage1 = self.distil(self._start_map, [self.student, self.map])
         if self.fine_tuning is None:
             return [stage1]

@@ -36,7 +36,6 @@ class Matryoshka(contrastive.Contrastive):
 
     @classmethod
     def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """The nested widths, largest first."""
         d = int(params["output_dim"])
         return tuple(w for w in dict.fromkeys(d // 2**k for k in range(params["halvings"] + 1)) if w >= 2 or w == d)
 

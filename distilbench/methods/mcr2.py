@@ -188,29 +188,21 @@ class MCR2(HeadMethod):
     def __init__(self, params: MCR2Params, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.compression = CompressionHead(params, prepared, device)
-
-    @property
-    def head(self) -> nn.ModuleList:  # type: ignore[override]
-        """Two dense ELU layers, the feature layer."""
-        return nn.ModuleList([*self.compression.trunk, self.compression.features])
+        self.head = nn.ModuleList([*self.compression.trunk, self.compression.features])
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough pairs or sentences for one batch, and no more clusters than examples."""
         super().check_corpus(possible, corpus, native)
         CompressionHead.check_corpus(possible, corpus)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """The kind of similar pairs."""
         return str(params["pairs"])
 
     def phases(self) -> list[Phase]:
-        """One."""
         return [self.compression.phase()]
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Vectors of corpus rows from the teacher's cached embeddings."""
         return self.compression.embed(rows)
 
     def export(self, folder: Path) -> None:

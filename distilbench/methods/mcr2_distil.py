@@ -63,12 +63,10 @@ class MCR2Distil(Nested, EncoderMethod):
 
     @classmethod
     def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
-        """The student's width, or the teacher's where that is smaller."""
         return min(teacher.width(), super().native_dim(teacher, student))
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough pairs and sentences for one batch."""
         super().check_corpus(possible, corpus, native)
         cls.check_batches(possible, corpus, "distil_batch_size")
         check_widths(possible)
@@ -81,11 +79,9 @@ class MCR2Distil(Nested, EncoderMethod):
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """The kind of similar pairs."""
         return str(params["pairs"])
 
     def phases(self) -> list[Phase]:
-        """The head on the teacher's embeddings, then the student."""
         p, examples = self.params, len(self.prepared.train)
         steps = epoch_steps(p.distil_epochs, examples, p.distil_batch_size)
         distil = Phase(

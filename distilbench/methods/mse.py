@@ -81,7 +81,6 @@ class MSE(Unlabelled):
             )
 
     def phases(self) -> list[Phase]:
-        """One, over the training sentences."""
         return [self.distil()]
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:

@@ -87,7 +87,6 @@ class Neighbours(HeadMethod):
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough training sentences for a batch, and codebooks that divide the dimensions."""
         super().check_corpus(possible, corpus, native)
         check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
         if (group := max(possible("group"))) > (batch := min(possible("batch_size"))):
@@ -100,17 +99,14 @@ class Neighbours(HeadMethod):
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
-        """Who is near whom, for the largest groups."""
         return Requirements(nearest=max(possible("group")) - 1)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """What it is trained for where that is a code."""
         kind = code_of(params)
         return "" if kind == "float32" else f"for {kind}"
 
     def phases(self) -> list[Phase]:
-        """One, over the training sentences."""
         p, examples, trained = self.params, len(self.vectors_ND), [self.head]
         return [
             Phase("neighbours", examples, p.steps, p.batch_size, p.lr, self.loss, self._find_groups, trained=trained)
@@ -138,7 +134,6 @@ class Neighbours(HeadMethod):
         return neighbour_loss(student_Bd, student_Bd, teacher_BD, p.temperature, p.teacher_temperature)
 
     def export(self, folder: Path) -> None:
-        """Teacher, head, unit norm; beside them the product code, fitted now."""
         super().export(folder)
         if self.params.codebooks:
             rows = self.prepared.train[spread(len(self.prepared.train), CODED_ON)]

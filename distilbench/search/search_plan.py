@@ -16,7 +16,7 @@ STARTUP = 8
 
 
 def make_sampler(space: SearchSpace, seed: int) -> BaseSampler:
-    """Make the sampler that a space names; that of a grid is never asked."""
+    """Make the sampler that a space names."""
     if space.searcher == "tpe":
         return TPESampler(constant_liar=True, seed=seed, n_startup_trials=STARTUP)
     return RandomSampler(seed=seed)
@@ -47,6 +47,5 @@ class Search:
         return make_sampler(self.space, self.seed + stream)
 
     def make_patience(self) -> FrontPatience:
-        """Make the count of trials that improve nothing; a grid is searched whole."""
-        patience = None if self.space.searcher == "grid" else self.space.budget.patience
-        return FrontPatience(patience, self.objectives, self.baseline_points)
+        """Make the count of trials that improve nothing."""
+        return FrontPatience(self.space.budget.patience, self.objectives, self.baseline_points)

@@ -141,6 +141,11 @@ class SearchSpace(BaseModel):
             return [int(self.fixed["output_dim"])]
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
 
+    @property
+    def is_enumerable(self) -> bool:
+        """Whether nothing is searched beside students and output dimensions, so that each pair of them is tried once."""
+        return self.parameters.keys() <= GIVEN
+
     def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[CompetitionKey]:
         """Every group that some trial can compete in (`competition_key`), rising; `widths_of` as for `judged_widths`."""
         settings = self._settings("student", "output_dim", "nested", "widths", "bits", "codebooks")

@@ -86,7 +86,7 @@ class ClusterSettings(Settings):
         _check_writable("--store", self.store)
         if isinstance(self, RunPlaceSettings):
             _check_writable("--runs", self.runs)
-            _check_writable("--reports", self.report_folder)
+            _check_writable("--runs", self.report_folder)
 
     @property
     def pool(self) -> PoolSize:
@@ -145,12 +145,11 @@ class RunPlaceSettings(Settings):
     """The folders of a run and its leaderboard."""
 
     name: str | None = option("The run's name; the same name continues a run.", None)
-    runs: Path = option("Where runs are kept.", Path("runs"), panel=PANEL)
-    reports: Path | None = option(
-        "Where leaderboards are written; default: `reports` beside --runs.", None, panel=PANEL
+    runs: Path = option(
+        "Where runs are kept; leaderboards are written to `reports` beside it.", Path("runs"), panel=PANEL
     )
 
     @property
     def report_folder(self) -> Path:
-        """The folder of leaderboards."""
-        return self.reports or self.runs.parent / "reports"
+        """The folder of leaderboards, beside that of the runs."""
+        return self.runs.parent / "reports"

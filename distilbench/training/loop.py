@@ -22,6 +22,7 @@ from distilbench.training.phases import Learner, within_budget
 from distilbench.training.replay import Replay, set_learning_rate
 from distilbench.training.row_adam import RowAdam, clip_gradients
 
+
 class Diverged(Exception):
     """The loss or a gradient is not finite; the message says at which step."""
 

@@ -117,7 +117,7 @@ class Simulation:
 
     def starts(self) -> list[dict[str, Any]]:
         share = len(self.objectives) == 1
-        return starts_for(self.space, self.wanted, self.seed, self.given, share_dimensions=share)
+        return starts_for(self.space, self.wanted, self.given, share_dimensions=share)
 
     def searcher(self, workers: int = 1, **more: Any) -> StudySearcher:
         """A new one, over what is in the study."""

@@ -99,7 +99,7 @@ SPACE: dict[str, Any] = {
 def search(folder: Path, **more: Any) -> Simulation:
     (folder / "space.yaml").write_text(yaml.safe_dump(SPACE, sort_keys=False))
     space = load_space(folder / "space.yaml", "mcr2_distil", get_method("mcr2_distil").params_type, 32)
-    return Simulation(in_memory(), space, wanted=60, given=tuple(starts_for(space, 60, 0)), **more)
+    return Simulation(in_memory(), space, wanted=60, given=tuple(starts_for(space, 60)), **more)
 
 
 def test_a_search_ends_when_all_students_are_exhausted_and_is_the_same_for_any_number_of_workers(

@@ -17,7 +17,7 @@ from distilbench.methods import get_method
 from distilbench.search.restrict_space import space_for_student
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
-from distilbench.search.starts import grid, starts_for
+from distilbench.search.starts import starts_for
 from distilbench.search.study import trial_group, trial_params
 
 SPACE: dict[str, Any] = {
@@ -66,13 +66,11 @@ def test_what_a_space_says_of_a_student_holds_with_fewer_tokens(tmp_path: Path) 
     assert (few.parameters, few.budget, few.enqueue) == (whole.parameters, whole.budget, whole.enqueue)
     assert space_for_student(space, "auto:1").parameters["lr"].low == 1e-4
     assert space_for_student(space, "auto:1:corpus").parameters["lr"].low == 0.02 and "sif" in whole.parameters
-    starts = starts_for(space, 20, 0)
+    starts = starts_for(space, 20)
     chosen = [(s["student"], s["output_dim"]) for s in starts if "lr" in s]
     assert chosen == [(s, d) for s in ("static", "static:corpus", "auto:1") for d in (4, 8)], (
         "3e-4 is not in its own range"
     )
-    for params in grid(space, 0):
-        assert ("sif" in params) == params["student"].startswith("static")
     params = {"student": "static:corpus", "output_dim": 8}
     assert competition_key(params) == CompetitionKey("static:corpus", 32) and space.budget.steps_of(params) == 12
 
@@ -105,14 +103,14 @@ def test_a_bad_space_of_students(tmp_path: Path, content: dict[str, Any], messag
 
 def test_students_and_dimensions_have_their_shares(tmp_path: Path) -> None:
     space = load(tmp_path)
-    starts = starts_for(space, 12, 0)
+    starts = starts_for(space, 12)
     assert starts[:2] == [{"output_dim": d, "student": "static", "lr": 0.02, "sif": 0.01} for d in (4, 8)]
     assert [s["student"] for s in starts[2:6]] == ["auto:1", "auto:1", "teacher", "teacher"]
     pairs = [(s["student"], s["output_dim"]) for s in starts]
     assert {pair: pairs.count(pair) for pair in pairs} == {
         (student, d): 2 for student in space.students for d in (4, 8)
     }
-    free = starts_for(space.model_copy(update={"enqueue": ()}), 6, 0, share_dimensions=False)
+    free = starts_for(space.model_copy(update={"enqueue": ()}), 6, share_dimensions=False)
     assert free == [{"student": student} for student in space.students] * 2
 
 
@@ -122,7 +120,7 @@ def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number
     space = load(tmp_path, content)
     found = []
     for workers in (1, 4):
-        starts = starts_for(space, 18, 0)
+        starts = starts_for(space, 18)
         ours = Simulation(in_memory(), space, wanted=18, max_pending=4, given=tuple(starts))
         ours.sit(workers=workers)
         found.append([trial_params(t) for t in ours.study.trials])

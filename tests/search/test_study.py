@@ -47,7 +47,7 @@ def study() -> optuna.Study:
 
 
 def test_dimensions_share_the_trials_and_the_first_of_each_is_a_setting_of_the_space(space: SearchSpace) -> None:
-    starts = starts_for(space, 9, seed=0)
+    starts = starts_for(space, 9)
     assert [s["output_dim"] for s in starts] == [4, 8, 16] * 3
     assert starts[:3] == [{"output_dim": d, "lr": 0.001, "head": "residual"} for d in (4, 8, 16)]
     assert starts[3:] == [{"output_dim": d} for d in (4, 8, 16)] * 2  # the rest is drawn
@@ -55,7 +55,7 @@ def test_dimensions_share_the_trials_and_the_first_of_each_is_a_setting_of_the_s
 
 def test_settings_of_the_space_and_of_the_command_follow_for_every_dimension(space: SearchSpace) -> None:
     space = space.model_copy(update={"enqueue": ({"lr": 0.002}, {"lr": 0.001})})
-    starts = starts_for(space, 10, 0, [{"lr": 0.003}, {"output_dim": 8, "lr": 0.004}])
+    starts = starts_for(space, 10, [{"lr": 0.003}, {"output_dim": 8, "lr": 0.004}])
     assert [(s["output_dim"], s["lr"]) for s in starts] == [
         *((d, 0.003) for d in (4, 8, 16)),
         (8, 0.004),
@@ -64,19 +64,28 @@ def test_settings_of_the_space_and_of_the_command_follow_for_every_dimension(spa
     ]
 
 
+def test_where_nothing_else_is_searched_each_dimension_is_tried_once(space: SearchSpace) -> None:
+    dims = {"output_dim": space.parameters["output_dim"]}
+    alone = space.model_copy(update={"parameters": dims, "enqueue": ()})
+    for share_dimensions in (True, False):
+        starts = starts_for(alone, 9, share_dimensions=share_dimensions)
+        assert starts == [{"output_dim": d} for d in (4, 8, 16)]
+    assert starts_for(alone.model_copy(update={"parameters": {}}), 9) == [{}]
+
+
 def test_where_trials_compete_within_bytes_every_number_of_bytes_has_a_start(tmp_path: Path) -> None:
     (tmp_path / "space.yaml").write_text(YAML.replace("  lr:", "  bits: {choices: [8, 4]}\n  lr:"))
     space = load_space(tmp_path / "space.yaml", "mcr2", MCR2Params, native=32)
     assert space.bytes_competed == [2, 4, 8, 16]
     given = [{"lr": 0.002, "bits": 4}, {"lr": 0.003}]
-    starts = starts_for(space, 99, 0, given)
+    starts = starts_for(space, 99, given)
     assert [space.bytes_of(start) for start in starts[:7]] == [2, 4, 8, None, None, None, 16]
     assert starts[6] == {"output_dim": 16, "bits": 8}, "of 16 bytes no first setting is sure to be"
-    assert starts[7:10] == starts_for(space, 3, 0, share_dimensions=False), "those of the space, whatever their bytes"
+    assert starts[7:10] == starts_for(space, 3, share_dimensions=False), "those of the space, whatever their bytes"
     assert all(start.keys() == {"output_dim"} for start in starts[10:]), "the others are drawn"
     for trials in range(1, 14):
-        assert starts_for(space, trials, 0, given) == starts[:trials]
-    assert len(starts_for(space, 20, 0, share_dimensions=False)) == 3  # those of the space alone
+        assert starts_for(space, trials, given) == starts[:trials]
+    assert len(starts_for(space, 20, share_dimensions=False)) == 3  # those of the space alone
 
 
 # Trials

@@ -49,7 +49,7 @@ class Trial:
         self.method = "pca" if params is Params else "mcr2"
         self.space: SearchSpace = load_space(run / "space.yaml", self.method, params, native=32)
         self.study = open_study(study_url(run), "s")
-        self.search = Search("r", self.space, ("quality",), 1, starts_for(self.space, 1, 0), max_pending=1, seed=0)
+        self.search = Search("r", self.space, ("quality",), 1, starts_for(self.space, 1), max_pending=1, seed=0)
         self.events = Events()
         self.results: list[dict[str, Any]] = []
 

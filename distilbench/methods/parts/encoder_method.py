@@ -126,7 +126,6 @@ class EncoderMethod(Method):
         return np.asarray(vectors_VD @ self.prepared.pca.axes_DD[:, : self.trained_dim], dtype=np.float32)
 
     def row_parameters(self) -> Sequence[nn.Parameter]:
-        """The table of a static student."""
         return [] if self.static is None else list(self.static.parameters())
 
     def halve_micro_batches(self) -> bool:
@@ -168,7 +167,6 @@ class EncoderMethod(Method):
 
     @classmethod
     def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
-        """The student's width."""
         return student_width(student, teacher)
 
     @classmethod

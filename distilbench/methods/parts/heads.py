@@ -157,7 +157,6 @@ class HeadMethod(Method):
         return functional.normalize(x_BD, dim=-1) if self.unit_norm else x_BD
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Vectors of corpus rows from the teacher's cached embeddings."""
         out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
         with torch.inference_mode():
             for start in range(0, len(rows), ROWS):
@@ -166,6 +165,5 @@ class HeadMethod(Method):
         return np.concatenate(out)
 
     def export(self, folder: Path) -> None:
-        """Teacher and head."""
         head = cast(list[Layer], list(self.head))
         export_with_head(self.prepared.teacher, head, folder, unit_norm=self.unit_norm)

@@ -39,12 +39,10 @@ class Nested:
 
     @classmethod
     def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """The nested widths, largest first."""
         return widths_of(params)
 
     @classmethod
     def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """All of them."""
         return widths_of(params)
 
 

@@ -208,9 +208,7 @@ class FineTuning:
         return Phase("fine-tune", len(self.examples), steps, p.ft_batch_size, p.ft_lr, loss or self.loss, begin, start)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """Supervised InfoNCE."""
         return self.contrast(self.outputs(self.examples.rows(index_B)), len(index_B))
 
     def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
-        """Supervised InfoNCE of the vectors of a batch's rows."""
         return contrast(self.params, vectors.float(), anchors, self.params.ft_tau)

@@ -62,12 +62,10 @@ class Unlabelled(EncoderMethod):
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
-        """Augmented sentences, where they may be asked for."""
         return Requirements(augmentation=True in possible("augmentation"))
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Check the output dimension, and that there is one batch of training sentences."""
         super().check_corpus(possible, corpus, native)
         cls.check_batches(possible, corpus)
 

@@ -40,7 +40,6 @@ class Whitened(EncoderMethod):
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Output dimension, and a width to whiten from that can be learned and is not below it."""
         super().check_corpus(possible, corpus, native)
         widest = max(possible("output_dim"))
         for width in filter(None, possible("whiten_from")):
@@ -49,7 +48,6 @@ class Whitened(EncoderMethod):
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """Whitened or not."""
         return "whitened" if params.get("whiten_from") else ""
 
     def _whitening(self) -> Layer:
@@ -65,6 +63,5 @@ class Whitened(EncoderMethod):
             return self.unit(self._whitening()(vectors).numpy())
 
     def layers_after_pooling(self) -> Sequence[nn.Module]:
-        """The projection where there is one, and the whitening."""
         after = super().layers_after_pooling()
         return [*after, self._whitening().dense()] if self.params.whiten_from else after
