@@ -35,7 +35,7 @@ WARM_UP = 10
 """Sentences before each measurement."""
 
 NLPAUG = {
-    "synonym": lambda: synonym_augmenter(cached=False),
+    "synonym": lambda: synonym_augmenter(remembered=0),
 }
 """Operation -> nlpaug's augmenter that does the same; of the neural ones there is no loop worth comparing."""
 

@@ -188,13 +188,14 @@ def _cross_encode(
     crosser: TaskCrossEncoder, texts: Sequence[str], seconds: float, rng: np.random.Generator
 ) -> tuple[int, float]:
     """Pairs read in about `seconds`, and the seconds it took; all of them, each once, where the time is enough."""
-    n, autocast = len(texts), crosser.model.device.type != "cpu"
-    crosser.logits(texts[:8], texts[:8], autocast=autocast)
+    n, device = len(texts), crosser.model.device.type
+    crosser.logits(texts[:8], texts[:8])
     pair_numbers = rng.permutation(n * n) if n <= 2000 else rng.integers(0, n * n, size=2000**2)
     done, began = 0, time.perf_counter()
     while done < n * n and (not done or time.perf_counter() - began < seconds):
         block = pair_numbers[np.arange(done, min(done + BLOCK, n * n)) % len(pair_numbers)]
-        crosser.logits([texts[i] for i in block // n], [texts[i] for i in block % n], autocast=autocast)
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=device != "cpu"):
+            crosser.logits([texts[i] for i in block // n], [texts[i] for i in block % n])
         done += len(block)
     return done, time.perf_counter() - began
 

@@ -94,7 +94,7 @@ import sys
 from pathlib import Path
 from distilbench.data.sentences import SentenceFile
 from distilbench.prepare.augment.synonym import synonym_augmenter
-augmenter = synonym_augmenter(cached=False)
+augmenter = synonym_augmenter(remembered=0)
 copies = [next(iter(augmenter.augment(sentence)), "") for sentence in SentenceFile(Path(sys.argv[1]))]
 Path(sys.argv[2]).write_text("\\n".join(copies))
 """

@@ -22,7 +22,6 @@ import rich
 
 from distilbench.errors import InputError
 
-OPTION = "--grow-to"
 LOOK_S = 5.0
 """Between two looks at the nodes."""
 PATIENCE_S = 20.0
@@ -63,7 +62,7 @@ def parse_growth(text: str) -> tuple[Node, ...]:
         match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", part)
         if match is None or not int(match[1]) or not int(match[2]):
             raise InputError(
-                f"{OPTION} {text}: {part!r} is no kind of node; expected COUNTxCPUS or COUNTxCPUS:GPUS, several with commas "
+                f"--grow-to {text}: {part!r} is no kind of node; expected COUNTxCPUS or COUNTxCPUS:GPUS, several with commas "
                 "between, such as 8x16:1,4x32"
             )
         nodes += [Node(int(match[2]), int(match[3] or 0))] * int(match[1])

@@ -49,6 +49,7 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # verbose=0 prints a banner otherwise
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray Data's own actors log an ERROR that is none
     import ray
+    import torch
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
     logging.getLogger("ray.widgets.util").setLevel(logging.ERROR)  # in a notebook: that ipywidgets is not there
@@ -59,8 +60,9 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     target = cluster or (None if cpus is None else "local")
     if cpus is not None and not cluster:
         os.environ.setdefault("RAYON_NUM_THREADS", str(cpus))  # the threads of tokenizers
-    local: dict[str, Any] = {"num_cpus": cpus, "num_gpus": _gpus_here(), "include_dashboard": dashboard}
-    local = {} if cluster else local | _short_folder()
+    # Ray itself asks NVML alone, and counts no GPU in silence where that does not answer.
+    local: dict[str, Any] = {"num_cpus": cpus, "num_gpus": torch.cuda.device_count() or None}
+    local = {} if cluster else {**local, "include_dashboard": dashboard, **_short_folder()}
     try:
         _knock(cluster or "")
         with _level_line_left_out():
@@ -89,13 +91,6 @@ def _short_folder() -> dict[str, str]:
     short = f"/tmp/ray-{os.getuid()}"
     print(f"Ray's files are in {short}: {folder} is too long for its sockets (at most {LONGEST_FOLDER} bytes)")  # noqa: T201
     return {"_temp_dir": short}
-
-
-def _gpus_here() -> int | None:
-    """The GPUs that torch sees, None for none: Ray asks NVML alone, and counts none in silence where that does not answer."""
-    import torch
-
-    return torch.cuda.device_count() or None
 
 
 def _started(**settings: Any) -> Any:
@@ -213,7 +208,6 @@ def _gpu_share(nodes: Sequence[Node], cpus: int) -> float:
 
 
 def _gpu_memory() -> float:
-    """The memory in bytes of the smallest GPU here."""
     import torch
 
     sizes = [torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())]

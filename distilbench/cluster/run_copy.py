@@ -105,7 +105,6 @@ class Owner:
         write_json(self.note, {"copy": str(self.remote), "owner": self.me})
 
     def _wait_until_dead(self, owner: dict[str, Any]) -> None:
-        """Listen for a heartbeat of another driver: an InputError where there is one."""
         host, dead_at = owner["owner"].rpartition("-")[0], time.monotonic() + DEAD_S
         self.console.print(
             f"{self.remote}: a driver on {host} has not said that it ended; waiting {DEAD_S:.0f} s whether it is alive",

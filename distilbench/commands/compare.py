@@ -88,11 +88,7 @@ class _File(BaseModel):
 
 
 def compare(settings: CompareSettings, console: Console) -> Path:
-    """Train named configurations with several seeds, without a search; the path of their leaderboard.
-
-    Raises:
-        InputError: bad input, found before anything is written.
-    """
+    """Train named configurations with several seeds, without a search; the path of their leaderboard."""
     written = read_configurations(settings.file, settings.row)
     if settings.teacher_vectors is None:
         settings = settings.but(teacher=chosen_encoder(written, "teacher", settings.teacher, DEFAULT_TEACHER))
@@ -133,7 +129,6 @@ def _compare(
     console: Console,
     copy: RunCopy | None,
 ) -> Path:
-    """Prepare, train, score, publish."""
     from distilbench.trials.rows import Finishing, RowScorer
     from distilbench.trials.scoring import Scoring
 

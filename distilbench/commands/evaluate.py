@@ -80,11 +80,7 @@ class Evaluation:
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
     def score(self, spec: EncoderSpec, role: Role) -> None:
-        """Score the model's rows that are not known: its own width and every smaller one asked for, in every quantisation.
-
-        Raises:
-            InputError: the model cannot be loaded, or gives vectors that cannot be scored.
-        """
+        """Score the model's rows that are not known: its own width and every smaller one asked for, in every quantisation."""
         whole = spec.width()
         widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
         common = self._identity(spec)
@@ -190,7 +186,6 @@ class Evaluation:
         return why
 
     def _told(self, note: str) -> None:
-        """Tell a note once, which the page has too."""
         if note not in self.notes:
             self.notes[note] = None
             self.console.print(note, markup=False)
@@ -269,7 +264,6 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
 
 @contextmanager
 def _noted(failed: dict[EncoderSpec, str], spec: EncoderSpec, console: Console) -> Iterator[None]:
-    """Note the reason why a model cannot be scored, and go on."""
     try:
         yield
     except Exception as error:
@@ -282,7 +276,6 @@ def _not_scored(failed: dict[EncoderSpec, str], models: Sequence[EncoderSpec]) -
 
 
 def _config(settings: EvaluateSettings, corpus: Corpus) -> dict[str, Any]:
-    """Everything that the numbers of an evaluation depend on, as JSON."""
     return {
         "kind": "evaluation",
         "corpus": corpus.name,

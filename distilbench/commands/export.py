@@ -96,11 +96,7 @@ def export(
 
 
 def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, number: int | None) -> Chosen:
-    """The row to export: the best within the budget, or the one called so by name, record id or the page's anchor.
-
-    Raises:
-        InputError: there is none, or several; or its model is not there and cannot be made.
-    """
+    """The row to export: the best within the budget, or the one called so by name, record id or the page's anchor."""
     records, seed = read_runs(runs), None
     if student is None:
         best = best_among(records, runs, budget)
@@ -159,7 +155,6 @@ def _of_seed(row: Row, seed: SeedScores | None, number: int) -> SeedScores:
 
 
 def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
-    """Write the model with its code, its graph, its records and its card."""
     record, name, warning = chosen.seed.record, chosen.row.name, below_overlap(chosen.row)
     if chosen.model is None:
         _build_model(record, name, chosen.run, folder)

@@ -69,9 +69,6 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
 
     `input_ids` and `attention_mask` (int64, B x T) become `sentence_embedding` (float32, B x d), d the width that the
     folder's model gives. It is run by ONNX Runtime, with tokenizers alone, on short, long and empty sentences.
-
-    Raises:
-        InputError: a package is missing, the model has no such graph, or its vectors are not PyTorch's.
     """
     check_onnx()
     model = EncoderSpec(str(folder)).load()

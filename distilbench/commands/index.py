@@ -35,12 +35,7 @@ README = "README.md"
 
 
 def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
-    """Code the documents, and write their index with its ids, manifest and README; the manifest.
-
-    Raises:
-        InputError: bad input, found before anything is encoded; the student gives a vector without a direction; `out` holds
-            something else; or the disk is full.
-    """
+    """Code the documents, and write their index with its ids, manifest and README; the manifest."""
     student = EncoderSpec(settings.student).absolute()
     output = OutputFolder("--out", settings.out, "index", MANIFEST, student.folder())
     output.check()
@@ -114,11 +109,7 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
 
 
 def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCode:
-    """The code that is saved with the student: the one called `kind`, else its only one, else float32.
-
-    Raises:
-        InputError: there is no such code with the student, or several are and none is named.
-    """
+    """The code that is saved with the student: the one called `kind`, else its only one, else float32."""
     folder, width = student.folder(), student.width()
     cards = [*folder.glob("quantisation-*.json"), *folder.glob("d*/quantisation-*.json")] if folder else []
     saved = sorted({str(card.get("kind")) for path in cards if (card := read_card(path)).get("width") == width})

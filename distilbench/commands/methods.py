@@ -7,31 +7,28 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method
 
 
 def print_methods(console: Console, name: str | None = None) -> None:
-    """Print a table of all methods; or what one is, and its hyper-parameters.
-
-    Raises:
-        InputError: there is no method of that name.
-    """
-    rows: list[tuple[str, ...]] = []
+    """Print a table of all methods; or what one is, and its hyper-parameters."""
     if name is None:
-        rows = [(method_name, " ".join(description(get_method(method_name)).split())) for method_name in method_names()]
-        console.print(_table(("--method", ""), rows))
+        table = _table("--method", "")
+        for method_name in method_names():
+            table.add_row(method_name, " ".join(description(get_method(method_name)).split()))
+        console.print(table)
         console.print("distilbench methods METHOD lists its hyper-parameters, such as distilbench methods hpd.")
         return
-    method = get_method(name)
+    method, table = get_method(name), _table("hyper-parameter", "values", "default", "")
     console.print(description(method), markup=False, highlight=False)
     for field_name, field in method.params_type.model_fields.items():
         default = "" if field.is_required() else str(field.default)
         text = (field.description or "").split("\n\n")[0].replace("\n", " ")
-        rows.append((field.alias or field_name, _values(field), default, text))
-    console.print(_table(("hyper-parameter", "values", "default", ""), rows))
+        table.add_row(field.alias or field_name, _values(field), default, text)
+    console.print(table)
 
 
 def description(method: type[Method]) -> str:
@@ -39,17 +36,11 @@ def description(method: type[Method]) -> str:
     return (inspect.getdoc(method) or "").partition("\n\n")[2]
 
 
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=column == columns[0])
-    for row in rows:
-        table.add_row(*row)
-    return table
+def _table(first: str, *others: str) -> Table:
+    return Table(Column(first, no_wrap=True), *others, box=None, pad_edge=False, header_style="bold")
 
 
 def _values(field: FieldInfo) -> str:
-    """The values of a hyper-parameter: its type, or its choices, and its limits."""
     annotation: Any = field.annotation
     kind = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     kind = kind.replace("typing.", "").removeprefix("Literal").replace("'", "").strip("[]")

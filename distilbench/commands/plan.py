@@ -34,9 +34,6 @@ def plan(settings: PlanSettings, run: Path, console: Console) -> dict[str, Any]:
 
     A search takes in proportion to its trials and their steps, and shorter with more of them at once; a preparation takes
     in proportion to its sentences; the other stages take what they took.
-
-    Raises:
-        InputError: the run has no times of a finished search.
     """
     methods = [run] if (run / "trials.jsonl").exists() else sorted(p.parent for p in run.glob("*/trials.jsonl"))
     if not any(timing.stage == "search" for folder in methods for timing in read_timings(folder)):
@@ -80,7 +77,6 @@ def _of_method(settings: PlanSettings, folder: Path, methods: int) -> Iterator[S
 
 
 def _stages(run: Path, names: Sequence[str]) -> Iterator[tuple[str, StageTiming]]:
-    """Those of these stages that the run has, each with its time summed over all drivers."""
     timings = read_timings(run)
     for name in names:
         if parts := [timing for timing in timings if timing.stage == name]:

@@ -18,11 +18,7 @@ from distilbench.settings.commands import PrepareSettings
 
 
 def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
-    """Everything that trials read, into the store; where it is and how large, JSON-able.
-
-    Raises:
-        InputError: bad input, found before anything is written; or the disk is full.
-    """
+    """Everything that trials read, into the store; where it is and how large, JSON-able."""
     method = get_method(settings.method) if settings.method else None
     check_encoders(settings)
     read = functools.partial(load_corpus, settings, console=console)

@@ -86,11 +86,7 @@ class Reproduced(NamedTuple):
 
 
 def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int = 1) -> Reproduced:
-    """Train trial `number` of a run again, or its confirmation with `seed`, as far as it is recorded.
-
-    Raises:
-        InputError: no such run, trial or seed; or what it was trained on is gone.
-    """
+    """Train trial `number` of a run again, or its confirmation with `seed`, as far as it is recorded."""
     budget, record = _budget(run), _record(run, number, seed)
     prepared = run.resolve() / "prepared"
     _check_prepared(prepared / "prepared.json")
@@ -135,7 +131,6 @@ def _budget(run: Path) -> Budget:
 
 
 def _record(run: Path, number: int, seed: int | None) -> TrialRecord:
-    """The record of a trial, or of the training that confirmed it with `seed`."""
     records = read_trials(*(run / name for name in TRIAL_FILES))
     of_number = [r for r in records if r.number == number]
     if not of_number:
@@ -162,6 +157,5 @@ def _check_prepared(file: Path) -> None:
 
 
 def _metrics(rungs: Iterable[Rung]) -> dict[tuple[int, int, str], float | None]:
-    """The compared metrics by rung, step and name, the objective first."""
     metrics = [(r, {"objective": r.objective, **r.metrics}) for r in rungs]
     return {(r.rung, r.step, name): m[name] for r, m in metrics for name in m if name not in NOT_COMPARED}

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from distilbench.errors import InputError
 from distilbench.events import INTERRUPTED
+from distilbench.machine import process_mark
 from distilbench.progress.console import (
     PROGRESS,
     best_table,
@@ -29,7 +30,6 @@ from distilbench.progress.console import (
 from distilbench.progress.tally import Progress, count_states
 from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_trials
 from distilbench.reporting.runs import TRIAL_FILES, latest_scores
-from distilbench.storage.process import process_mark
 
 LAST = 5
 """Finished trials that are told one by one."""
@@ -114,11 +114,7 @@ class RunStatus(NamedTuple):
 
 
 def run_statuses(folder: Path) -> list[RunStatus]:
-    """The run in `folder`, and those in its subfolders.
-
-    Raises:
-        InputError: there is none, or a file in it cannot be read.
-    """
+    """The run in `folder`, and those in its subfolders."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected that of a run, such as runs/NAME")
     folders = [folder, *sorted(p for p in folder.iterdir() if p.is_dir())]

@@ -13,11 +13,10 @@ import pyarrow as pa
 from distilbench.data.corpus import Copies, Corpus, Rows
 from distilbench.data.distinct import KEY, write_distinct
 from distilbench.data.sentences import TEXT, SentenceFile, in_batches, read_arrow, sentences_artifact, write_arrow
-from distilbench.evaluation.sts import cosine
 from distilbench.prepare.augment.operation import Operation, same
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import ShardedArray, array_sha256, shard_ranges
+from distilbench.storage.arrays import array_sha256, shard_ranges
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
@@ -25,8 +24,6 @@ SHARD_ROWS = 512
 """Sentences per shard: what a killed run loses per worker. Fixed, so that a translator's batches are the same for any
 number of workers."""
 
-SAMPLED = 10_000
-"""Copies of an operation that are compared with their sources."""
 STEP_VERSION = 1
 KEPT, COUNTS = "kept.arrow", "counts.json"
 SOURCE, OPERATION = "source", "operation"
@@ -148,20 +145,6 @@ def _keyed(
             columns = [[keys[i] for i in changed], rows[changed], of_operation, [texts[i] for i in changed]]
             arrays = [pa.array(column, field.type) for column, field in zip(columns, KEYED, strict=True)]
             yield pa.record_batch(arrays, schema=KEYED)
-
-
-def with_copy_cosines(corpus: Corpus, vectors: ShardedArray) -> Corpus:
-    """`corpus` with a line for each operation: how near a sample of its copies are to their sources, by the teacher."""
-    copies, lines = corpus.copies, []
-    for number, name in enumerate(copies.names):
-        chosen = np.flatnonzero(copies.operation == number)
-        if len(chosen):
-            chosen = np.random.default_rng(0).permutation(chosen)[:SAMPLED]
-            copy_ND, source_ND = vectors.take(copies.rows[chosen]), vectors.take(copies.source[chosen])
-            low, middle, high = np.percentile(cosine(copy_ND, source_ND), (5, 50, 95))
-            told = f"{low:.2f} / {middle:.2f} / {high:.2f} (5 %, median, 95 %)"
-            lines.append(f"{name}: teacher's cosine to the source {told}")
-    return replace(corpus, found=(*corpus.found, *lines))
 
 
 def _count_lines(counts: dict[str, dict[str, int]]) -> Iterator[str]:

@@ -34,7 +34,7 @@ from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.prepare.prepared import LOGITS
 from distilbench.records import Score
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import save_array, shard_name, shard_ranges
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.files import fingerprint, read_json_object, remove_folder
 from distilbench.storage.store import ArtifactStore
 
@@ -69,16 +69,13 @@ class TaskCrossEncoder:
     model: sentence_transformers.CrossEncoder
     columns: list[int]
 
-    def logits(self, left: Sequence[str], right: Sequence[str], *, autocast: bool = False) -> NDArray[np.float32]:
-        """The task's outputs of P pairs, P x C; in bfloat16 with `autocast`. Of two the second minus the first is taken."""
+    def logits(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float32]:
+        """The task's outputs of P pairs, P x C; of two the second minus the first is taken."""
         if not left:
             return np.empty((0, 1 if len(self.columns) < 3 else len(self.columns)), dtype=np.float32)
         pairs = list(zip(left, right, strict=True))
-        device = self.model.device.type
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
-            found = self.model.predict(
-                pairs, batch_size=BATCH[device], show_progress_bar=False, activation_fn=torch.nn.Identity()
-            )
+        batch = BATCH[self.model.device.type]
+        found = self.model.predict(pairs, batch_size=batch, show_progress_bar=False, activation_fn=torch.nn.Identity())
         found_PC: NDArray[np.float32] = np.asarray(found, dtype=np.float32).reshape(len(pairs), -1)[:, self.columns]
         return found_PC[:, 1:] - found_PC[:, :1] if len(self.columns) == 2 else found_PC
 
@@ -150,7 +147,6 @@ def _drawn(model: sentence_transformers.CrossEncoder, weights: Path) -> list[str
 
 
 def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:
-    """The model's outputs in the order of the task's classes."""
     architectures = list(map(str, config.get("architectures") or []))
     if not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise InputError(f"{what}: its architectures are {architectures}; expected one ...ForSequenceClassification")
@@ -347,12 +343,11 @@ def logits_artifact(
         work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
         gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
         run_pool(work, work.missing(len(left), SHARD_PAIRS), label, size=size, gpu=gpu, store=store)
-        shards = [folder / shard_name(i) for i, _ in enumerate(shard_ranges(len(left), SHARD_PAIRS))]
-        logits_PC = np.concatenate([np.load(path, allow_pickle=False) for path in shards])
+        logits_PC = ShardedArray.open(folder, len(left), SHARD_PAIRS).block(0, len(left))
         if task.kind == "regression" and split == "train":
             logits_PC = _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)
         save_array(folder / LOGITS, logits_PC)
-        for path in shards:
+        for path in folder.glob("shard-*.npy"):
             path.unlink()
 
     return store.build("logits", parts, [LOGITS], make)

@@ -93,7 +93,7 @@ def find_codes(
     """The stored bytes of documents if they are made already, on either device; no Ray is needed for that."""
     for device, rows in SHARD_ROWS.items():
         if path := store.find("document-codes", _parts(documents, spec, code, device)):
-            return _stored(path, len(documents.texts), rows)
+            return ShardedArray.open(path, len(documents.texts), rows)
     return None
 
 
@@ -110,12 +110,7 @@ def code_documents(
 
     names = [shard_name(i) for i, _ in enumerate(shard_ranges(total, SHARD_ROWS[device]))]
     path = store.build("document-codes", _parts(documents, spec, code, device), names, make)
-    return _stored(path, total, SHARD_ROWS[device])
-
-
-def _stored(folder: Path, rows: int, shard_rows: int) -> ShardedArray:
-    first = np.load(folder / shard_name(0), mmap_mode="r", allow_pickle=False)
-    return ShardedArray(folder, rows, first.shape[1], shard_rows)
+    return ShardedArray.open(path, total, SHARD_ROWS[device])
 
 
 def _parts(documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, device: str) -> dict[str, Any]:

@@ -196,9 +196,8 @@ def known_vectors(
             most, best = len(found) - found.null_count, (their_parts, len(theirs), found)
     if best is None or (path := store.find(KIND, best[0])) is None:
         return None
-    width = np.load(path / shard_name(0), mmap_mode="r", allow_pickle=False).shape[1]
     row_N = np.asarray(best[2].fill_null(-1)).astype(np.int64)
-    return ShardedArray(path, best[1], width, parts["shard_rows"]), row_N
+    return ShardedArray.open(path, best[1], parts["shard_rows"]), row_N
 
 
 def _others(parts: Mapping[str, Any], store: ArtifactStore) -> Iterator[tuple[SentenceFile, dict[str, Any]]]:

@@ -286,7 +286,6 @@ class Source:
         return sorted(judged, key=lambda choice: (-choice.score, choice.layers))
 
     def _states(self, rows: Rows) -> NDArray[np.float32]:
-        """The pooled states of these rows, by the layers that the model has now."""
         import torch
 
         device, pad = self.model.device.type, int(self.model.tokenizer.pad_token_id or 0)

@@ -88,12 +88,8 @@ def nearest_artifact(vectors: ShardedArray, train: NDArray[np.int64], count: int
     They are named by their place among the training sentences. It takes 35 s of a core for 120,000 sentences: all trials
     read what was found once.
     """
-    parts = {
-        "vectors": vectors.folder.name,
-        "rows": array_sha256(train),
-        "count": count,
-        "step_version": STEP_VERSION,
-    }
+    rows = array_sha256(train)
+    parts = {"vectors": vectors.folder.name, "rows": rows, "count": count, "step_version": STEP_VERSION}
 
     def make(folder: Path, missing: list[str]) -> None:
         found_NK = nearest_others(np.asarray(vectors.take(train), dtype=np.float32), count)
@@ -155,7 +151,6 @@ def candidates_artifact(corpus: Corpus, vectors: ShardedArray, store: ArtifactSt
 
 
 def _are_answers(corpus: Corpus, queries: Rows, rows_QM: Rows) -> NDArray[np.bool_]:
-    """Whether a passage is relevant to the query, or has its text."""
     digest_of = {row: text_digest(corpus.sentences[row].strip()) for row in corpus.passages.tolist()}
     answers: dict[int, set[int]] = defaultdict(set)
     for query, passage in corpus.judged_P2.tolist():

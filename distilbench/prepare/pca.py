@@ -54,11 +54,7 @@ def load_pca(folder: Path) -> Pca:
 def pca_artifact(vectors: ShardedArray, train: NDArray[np.int64], store: ArtifactStore) -> Path:
     """The folder with the axes of the training sentences (`calibration.sample` of them), fitted if not there."""
     rows = sample(train)
-    parts = {
-        "vectors": vectors.folder.name,
-        "rows": array_sha256(rows),
-        "step_version": STEP_VERSION,
-    }
+    parts = {"vectors": vectors.folder.name, "rows": array_sha256(rows), "step_version": STEP_VERSION}
 
     def make(folder: Path, missing: list[str]) -> None:
         pca = fit_pca(vectors, rows)

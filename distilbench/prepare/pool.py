@@ -153,7 +153,6 @@ def run_pool(
 def _results(
     task: ShardTask, shards: Sequence[Shard], files: DriverFiles | None, workers: int, share: float
 ) -> Iterator[dict[str, Any]]:
-    """What the actors say of each shard, as soon as it is made."""
     import ray.data
 
     quiet_data_log()
@@ -201,7 +200,6 @@ def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, *, thre
 
 
 def _collect(task: ShardTask, shard: int, driver: DriverFiles) -> None:
-    """The files of a shard that was made on another node."""
     for name in task.files(shard):
         if not (task.folder / name).exists():
             driver.fetch_shard(task.folder / name)

@@ -243,7 +243,6 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
 
 
 def _load_student(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are one student's."""
     prompts = saved["student_prompts"]
     return {
         "student": saved["student"],

@@ -151,7 +151,6 @@ def _cut_embeddings(transformer: Any, kept_V: NDArray[np.int64]) -> None:
 
 
 def _check_reading(folder: Path, whole: SentenceTransformer, sentences: Sequence[str]) -> None:
-    """Check that sentences have the same tokens as before."""
     new, old = readable_tokenizer(str(folder), f":corpus: {folder.name}"), whole.tokenizer
     for sentence in sentences:
         if new.tokenize(sentence) != old.tokenize(sentence):

@@ -14,7 +14,7 @@ from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import StudentSpec, resolved_student, student_pooling, student_source
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
-from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
+from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.cross_encoder import FineTuning, cross_encoder_scores, logits_artifact, pair_texts
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.prepare.layer_ranking import LayerRanker, read_ranking
@@ -45,7 +45,6 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Require
         copies = operations(settings.augment)
         corpus = augmented_corpus(corpus, copies, settings.seed, store, settings.pool)
     vectors = _vectors(settings, corpus, store, console)
-    corpus = with_copy_cosines(corpus, vectors)
     for line in corpus.found[notes_before:]:
         console.print(f"  {line}", markup=False)
     judged, tested = judged_sets(corpus, vectors.take)
@@ -65,7 +64,6 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Require
 
 
 def _vectors(settings: PreparationSettings, corpus: Corpus, store: ArtifactStore, console: Console) -> ShardedArray:
-    """The teacher's vectors of all sentences, or those that are given in its place."""
     teacher = settings.teacher_encoder
     if settings.given is not None:
         console.print(f"Teacher {teacher.title}: the vectors of {len(corpus.sentences)} sentences are given")
@@ -83,7 +81,6 @@ def _with_students(
     store: ArtifactStore,
     console: Console,
 ) -> Artifacts:
-    """With what each student is trained from; None is the student of the settings."""
     dev, named, shown = dev_sets(prepared.corpus), dict[str, StudentArtifacts](), set[Path]()
     for name in dict.fromkeys(students):
         inputs = prepare_student(settings, name or settings.student, prepared.corpus, prepared.vectors, dev, store)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from distilbench.encoders.encoder import EncoderSpec, encode_ids, reads_tokens, token_ids
 from distilbench.errors import InputError
 from distilbench.prepare.pool import ShardTask, run_in_process
-from distilbench.storage.arrays import save_array, shard_name, shard_ranges
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.files import atomic_path, remove_folder
 from distilbench.storage.store import ArtifactStore
 
@@ -67,14 +67,12 @@ def static_start_artifact(teacher: EncoderSpec, store: ArtifactStore) -> Path:
     parts = {"encoder": teacher.identity(), "step_version": STEP_VERSION}
 
     def make(folder: Path, missing: list[str]) -> None:
-        count = _save_tokenizer(teacher, folder / TOKENIZER)
-        work = folder / "shards"
+        count, work = _save_tokenizer(teacher, folder / TOKENIZER), folder / "shards"
         work.mkdir(exist_ok=True)
         task = TokenEncoding(teacher.absolute(), work)
         run_in_process(task, task.missing(count, SHARD_TOKENS), "Single tokens")
-        names = [shard_name(i) for i, _ in enumerate(shard_ranges(count, SHARD_TOKENS))]
-        vectors = [np.load(work / name, allow_pickle=False) for name in names]
-        save_array(folder / VECTORS, np.concatenate(vectors).astype(np.float32))
+        vectors_VD = ShardedArray.open(work, count, SHARD_TOKENS).block(0, count)
+        save_array(folder / VECTORS, vectors_VD)
         remove_folder(work)
 
     return store.build("static", parts, [VECTORS, TOKENIZER], make)

@@ -85,7 +85,6 @@ class Tokenising(ShardTask):
         return make
 
     def _reader(self) -> Callable[[Sequence[str], Sequence[str]], list[list[int]]]:
-        """From sentences, and what is put before each, to their ids."""
         if self.static is None:
             model = self.spec.load()
             return lambda sentences, before: token_ids(model, sentences, list(before))
@@ -147,7 +146,6 @@ def _lengths(folder: Path, shard: int) -> Path:
 
 
 def _join(work: Path, shards: int, folder: Path) -> None:
-    """One file of ids, a shard in memory at a time, and the offsets."""
     lengths = np.concatenate([np.load(_lengths(work, shard), allow_pickle=False) for shard in range(shards)])
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     # Written, not mapped: a full disk is an error of `write`, but kills a process that writes through a map.

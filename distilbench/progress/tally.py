@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict
 
 from distilbench.codes import CompetitionKey, vector_bytes
 from distilbench.events import Event, Listener
+from distilbench.machine import process_mark
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull
-from distilbench.storage.process import process_mark
 
 STATES = ("COMPLETE", "PRUNED", "FAIL")
 STAGES = ("starting", "search", "confirm", "score", "done")

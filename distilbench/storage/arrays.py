@@ -65,6 +65,12 @@ class ShardedArray:
     width: int
     shard_rows: int
 
+    @classmethod
+    def open(cls, folder: Path, rows: int, shard_rows: int) -> ShardedArray:
+        """The array of so many rows in a folder, as wide as its first shard."""
+        first = np.load(folder / shard_name(0), mmap_mode="r", allow_pickle=False)
+        return cls(folder, rows, first.shape[1], shard_rows)
+
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float32]:
         """The rows `index` (any order, repeats allowed) as float32, `len(index)` x width, in memory."""
         out = np.empty((len(index), self.width), dtype=np.float32)
@@ -82,6 +88,4 @@ class ShardedArray:
 
     def block(self, start: int, stop: int) -> NDArray[np.float32]:
         """The rows `start` to `stop` - 1 as float32, in memory; only the shards that hold them are read."""
-        if not 0 <= start <= stop <= self.rows:
-            raise ValueError(f"rows {start} to {stop}, expected a range within 0 to {self.rows}")
         return self.take(np.arange(start, stop))

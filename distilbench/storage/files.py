@@ -43,7 +43,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         # mkstemp makes files for the owner alone; an artifact has the permissions of any new file.
-        temporary.chmod(0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
         temporary.replace(path)
     except OSError as error:
         if error.errno in FULL or "requested and" in str(error):  # NumPy's, which has no number
@@ -73,12 +75,6 @@ def disk_full(path: Path, error: OSError) -> DiskFull:
     return DiskFull(
         f"{path}: {error.strerror or 'No space left on device'}; what is finished is kept: make room, then repeat the command"
     )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -37,7 +37,6 @@ def tell_cached(name: str) -> None:
 
 
 def _ask(address: str) -> str:
-    """Why `address` does not answer; "" where it does, whatever it says."""
     from huggingface_hub import get_session
 
     session, outcome = get_session(), [f"{address} does not answer within {ANSWER_S:g} s"]

@@ -26,6 +26,8 @@ AT_ONCE = 8
 """Files on their way at a time."""
 CHUNK = 8 << 20
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "file")
+"""Those of pyarrow's file systems."""
 ASCII = "".join(map(chr, range(0x21, 0x7F)))
 """These characters of a URI stay as they are."""
 REFUSED = re.compile(
@@ -55,12 +57,16 @@ def is_uri(text: str) -> bool:
 
 
 def check_uri(uri: str, option: str = "--storage") -> str:
-    """The URI of a prefix, without a slash at its end; an InputError repeats no credentials that are in it."""
+    """The URI of a prefix, without a slash at its end; nothing is asked there. An InputError repeats no credentials."""
     expected, prefix = "expected such as s3://bucket/project", f"{option} ".lstrip()
     if not is_uri(uri):
         raise InputError(f"{prefix}{uri}: not a URI; {expected}")
     parts = urlsplit(uri)
-    cloud = not parts.scheme.startswith(("abfs", "wasb"))  # which write CONTAINER@ACCOUNT
+    if parts.scheme not in SCHEMES:
+        raise InputError(
+            f"{prefix}{parts.scheme}://...: expected one of {', '.join(SCHEMES)}; such as s3://bucket/project"
+        )
+    cloud = not parts.scheme.startswith("abfs")  # which writes CONTAINER@ACCOUNT
     secret = ":" in parts.netloc.rpartition("@")[0] or (cloud and ("@" in parts.netloc or ":" in parts.netloc))
     if secret or parts.fragment or "?" in uri:
         raise InputError(
@@ -70,7 +76,6 @@ def check_uri(uri: str, option: str = "--storage") -> str:
         )
     if parts.scheme != "file" and not parts.netloc:
         raise InputError(f"{prefix}{uri}: no bucket in it; {expected}")
-    Remote(uri.rstrip("/"))._open(option)
     return uri.rstrip("/")
 
 
@@ -102,12 +107,12 @@ class Remote:
         """The last part of the prefix."""
         return self.uri.rpartition("/")[2]
 
-    def _open(self, option: str = "--storage") -> tuple[Any, str]:
+    def _open(self) -> tuple[Any, str]:
         try:
             return _filesystem(self.uri, self.endpoint)
         except (ValueError, OSError, NotImplementedError) as error:  # an ArrowInvalid is a ValueError
             reason = " ".join(str(error).split())
-            raise InputError(f"{option} {self}: pyarrow cannot use it: {reason:.200}".lstrip()) from None
+            raise InputError(f"{self}: pyarrow cannot use it: {reason:.200}") from None
 
     def _retried(self, action: Callable[[Any, str], T], name: str = "") -> T:
         """`action` with the file system and the path of the file `name` in it; Absent where it is not there."""

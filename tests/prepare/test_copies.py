@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import copies as module
 from distilbench.prepare.augment import operations
 from distilbench.prepare.augment.operation import Operation
-from distilbench.prepare.augment.synonym import Synonym
-from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
-from distilbench.prepare.encode import CorpusEncoding
+from distilbench.prepare.copies import augmented_corpus
 from distilbench.settings.place import PoolSize
 from distilbench.storage.store import ArtifactStore
 
@@ -108,27 +105,11 @@ def test_any_number_of_workers_makes_the_same_copies(
     assert here.found == two.found and here.fingerprint == two.fingerprint
 
 
-def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
+def test_a_second_run_makes_nothing_and_another_seed_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, synonym = ArtifactStore(tmp_path), operations(["synonym"])
     first = augmented_corpus(make_corpus(), synonym, 0, store)
     assert texts(augmented_corpus(make_corpus(), synonym, 1, store)) != texts(first)
-    assert texts(augmented_corpus(make_corpus(), [Synonym(0.9)], 0, store)) != texts(first)
     monkeypatch.setattr(module, "run_pool", lambda *_, **__: pytest.fail("made again"))
     assert augmented_corpus(make_corpus(), synonym, 0, store).fingerprint == first.fingerprint
-
-
-@pytest.mark.slow
-def test_the_teachers_cosine_of_copies_and_sources_is_told(tmp_path: Path, encoder_folder: Path, cluster: None) -> None:
-    store, spec = ArtifactStore(tmp_path), EncoderSpec(str(encoder_folder))
-    made = augmented_corpus(make_corpus(), [Changed("house", "big house"), Changed("the", "how what")], 0, store)
-    vectors, _ = CorpusEncoding(spec, store, "test", "float32").vectors(made.text)
-    told = with_copy_cosines(made, vectors)
-    first = made.copies.operation == 0
-    direct = [
-        float(np.dot(*encode(spec.load(), [made.sentences[row], made.sentences[source]])))  # unit vectors
-        for row, source in zip(made.copies.rows[first], made.copies.source[first], strict=True)
-    ]
-    assert f" / {np.median(direct):.2f} / " in told.found[-2] and len(told.found) == len(made.found) + 2
-    assert told.fingerprint == made.fingerprint and told.copies is made.copies

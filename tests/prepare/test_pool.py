@@ -1,4 +1,4 @@
-"""Shards made in this process."""
+"""Shards made in this process, and how far they are."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import pool as module
+from distilbench.prepare import progress as progress_module
 from distilbench.prepare.encode import CorpusEncoding, TeacherEncoding
 from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
+from distilbench.prepare.progress import progress
 from distilbench.settings.place import PoolSize
 from distilbench.storage.store import ArtifactStore
 
@@ -106,3 +108,19 @@ def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder_folder: Path, 
     assert encoded == len(sentences) > 512
     wanted = encode(spec.load(), sentences)
     np.testing.assert_allclose(found.take(np.arange(len(sentences))), wanted, atol=1e-5)
+
+
+def test_a_log_gets_lines_with_rate_and_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_module, "LINE_EVERY_S", 0.01)
+    with progress("Teacher encoding", 400, "sentences") as advance:
+        time.sleep(0.4)  # workers start
+        advance(100)
+        time.sleep(0.1)
+        advance(100)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Teacher encoding: 100 of 400 sentences, " in out and "Teacher encoding: 200 of 400 sentences, " in out
+    rate, left = out.split("200 of 400 sentences, ")[1].split(" s left")[0].split("/s, ")
+    assert 500 < float(rate.replace(",", "")) < 1050 and abs(float(left)) <= 1
+    assert "200/400" in out

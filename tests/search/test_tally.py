@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from watched import failed, record, report, tally_of
 
+from distilbench.machine import process_mark
 from distilbench.progress import tally as module
 from distilbench.progress.tally import Progress, best_of
-from distilbench.storage.process import process_mark
 
 
 class Clock:

@@ -63,7 +63,6 @@ class BackTranslation(Operation):
         return copies
 
     def _round_trip(self) -> Callable[[list[str]], list[str]]:
-        """nlpaug's BackTranslationAug on a GPU where there is one, in float32."""
         import torch
         from nlpaug.augmenter.word import BackTranslationAug
         from transformers.utils.logging import disable_progress_bar

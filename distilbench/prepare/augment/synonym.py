@@ -29,6 +29,7 @@ import numpy as np
 from distilbench.errors import InputError
 from distilbench.prepare.augment.operation import Copies, Operation, versions
 
+SHARE = 0.3
 STEP = 2
 """Part of every fingerprint: raise it when the code below changes a copy."""
 INSTALL = "python -m nltk.downloader wordnet"
@@ -45,18 +46,17 @@ _LEXNAMES = 45  # lexicographer files of WordNet 3.0
 
 @dataclass(frozen=True)
 class Synonym(Operation):
-    """`share` of a sentence's tokens, rounded up and at most 10, are replaced by synonyms of their part of speech, where
+    """`SHARE` of a sentence's tokens, rounded up and at most 10, are replaced by synonyms of their part of speech, where
     WordNet has another word for them; punctuation is not."""
 
     name: ClassVar[str] = "synonym"
-    share: float = 0.3
 
     def identity(self) -> dict[str, Any]:
         """Versions of nlpaug, NLTK and the tagger; the share; WordNet's checksums."""
         return {
             "operation": self.name,
             "step": STEP,
-            "share": self.share,
+            "share": SHARE,
             "packages": versions("nlpaug", "nltk", "textblob"),
             "wordnet": wordnet_checksums(),
         }
@@ -68,7 +68,7 @@ class Synonym(Operation):
     def load(self) -> Copies:
         """12 s: nlpaug imports torch and transformers; WordNet takes 1.4 s."""
         self.check()
-        augmenter = synonym_augmenter(self.share)
+        augmenter = synonym_augmenter()
 
         def copies(sentences: Sequence[str], seed: int) -> list[str]:
             changed = []
@@ -94,10 +94,10 @@ def random_states_kept() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-def synonym_augmenter(share: float = 0.3, *, cached: bool = True) -> Any:
+def synonym_augmenter(remembered: int = 1 << 16) -> Any:
     """nlpaug's SynonymAug with the tagger that TextBlob ships, instead of the perceptron that NLTK has to download.
 
-    `cached` remembers WordNet's answers (up to 65,536 words), which changes no draw: see benchmarks/augmentation.py.
+    It remembers WordNet's answers for so many words, which changes no draw: see benchmarks/augmentation.py.
     """
     from nlpaug.augmenter.word import SynonymAug
     from nlpaug.model.word_dict import WordNet
@@ -118,12 +118,11 @@ def synonym_augmenter(share: float = 0.3, *, cached: bool = True) -> Any:
         @classmethod
         def get_model(cls, aug_src: str, lang: str, dict_path: None, force_reload: bool) -> TaggedWordNet:
             model = TaggedWordNet(lang)
-            if cached:
-                model.predict = functools.lru_cache(maxsize=1 << 16)(model.predict)
+            model.predict = functools.lru_cache(maxsize=remembered)(model.predict)
             return model
 
     tokens = Tokens()
-    return TaggedSynonymAug(aug_p=share, tokenizer=tokens.of, reverse_tokenizer=tokens.joined)
+    return TaggedSynonymAug(aug_p=SHARE, tokenizer=tokens.of, reverse_tokenizer=tokens.joined)
 
 
 class Tokens:

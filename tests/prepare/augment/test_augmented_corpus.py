@@ -116,7 +116,7 @@ def test_wordnet_in_a_zip_file_has_the_same_identity(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("wordnet")
 def test_remembered_synonyms_are_those_of_nlpaug_alone() -> None:
     sentences = [*TRAIN, *TRAIN[::-1]]
-    plain, remembering = (synonym_augmenter(cached=cached) for cached in (False, True))
+    plain, remembering = (synonym_augmenter(remembered) for remembered in (0, 1000))
     random.seed(0)
     wanted = [plain.augment(sentence)[0] for sentence in sentences]
     random.seed(0)

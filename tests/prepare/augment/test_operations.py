@@ -1,7 +1,8 @@
-"""What every operation promises, on all that are installed here."""
+"""What every operation promises, on all that are installed here; how a user names them; round trips of two small models."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import pickle
@@ -9,7 +10,6 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
-from difflib import SequenceMatcher
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +17,14 @@ import pytest
 import torch
 from small_models import ROUND_TRIPS, SENTENCES
 
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
+from distilbench.prepare.augment import operations
 from distilbench.prepare.augment.back_translation import BackTranslation
 from distilbench.prepare.augment.operation import Copies, Operation, same, versions
 from distilbench.prepare.augment.synonym import Synonym
 
-PLAIN: dict[str, Operation] = {
-    "synonym": Synonym(),
-}
+PLAIN: dict[str, Operation] = {"synonym": Synonym()}
 
 
 def installed(operation: Operation) -> bool:
@@ -129,19 +129,7 @@ def test_identity_tells_what_the_copies_depend_on(operation: Operation) -> None:
     assert json.loads(json.dumps(told)) == told and told["operation"] == operation.name
     if isinstance(operation, Synonym):
         assert told["packages"]["nlpaug"] == versions("nlpaug")["nlpaug"] != ""
-        assert replace(operation, share=0.5).identity() == {**told, "share": 0.5}
     assert versions("no-such-package") == {"no-such-package": ""}
-
-
-def test_more_is_changed_at_a_larger_share(operation: Operation, copies: Copies, sentences: list[str]) -> None:
-    if not isinstance(operation, Synonym):
-        pytest.skip("a translation has no share")
-
-    def changed(made: list[str]) -> float:
-        pairs = zip(sentences, made, strict=True)
-        return sum(1 - SequenceMatcher(None, a.lower().split(), b.lower().split()).ratio() for a, b in pairs)
-
-    assert changed(replace(operation, share=0.9).load()(sentences, 0)) > changed(copies(sentences, 0))
 
 
 WHOLE = (
@@ -160,3 +148,63 @@ def test_no_word_is_torn(operation: Operation, copies: Copies) -> None:
         for copy, sentence in zip(copies(WHOLE, seed), WHOLE, strict=True):
             whole = {w for w in sentence.split() if not w.isascii() or w in ("Don't", "$1,000.50")}
             assert whole <= set(copy.split())
+
+
+@pytest.mark.parametrize(
+    ("names", "made"),
+    [
+        ((), []),
+        (("synonym", "synonym"), [Synonym()]),
+        (("hpd",), [Synonym(), BackTranslation()]),
+        (("back-translation", "hpd"), [BackTranslation(), Synonym()]),
+    ],
+)
+def test_each_name_and_recipe_once_in_order(names: tuple[str, ...], made: list[object]) -> None:
+    assert operations(names) == made
+
+
+def test_models_are_named_for_any_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    translated = operations(["back-translation@there+owner/back"])
+    assert translated == [BackTranslation(EncoderSpec(str(tmp_path / "there")), EncoderSpec("owner/back"))]
+
+
+@pytest.mark.parametrize("name", ["shuffle", "synonym@model"])
+def test_unknown_name(name: str) -> None:
+    with pytest.raises(InputError, match=rf"{name}.*synonym, back-translation.*hpd \(synonym"):
+        operations(["synonym", name])
+
+
+def test_it_says_what_the_models_learnt(marian: BackTranslation) -> None:
+    wanted = [back for _, back in ROUND_TRIPS.values()]
+    assert marian.load()(list(ROUND_TRIPS), 0) == wanted
+
+
+def test_each_distinct_line_is_translated_once(marian: BackTranslation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def backwards(sentences: list[str]) -> list[str]:
+        assert len(set(sentences)) == len(sentences) and all(sentences)
+        return [" ".join(sentence.split()[::-1]) for sentence in sentences]
+
+    monkeypatch.setattr(BackTranslation, "_round_trip", lambda self: backwards)
+    assert marian.load()(["a  b", "", "c\nd", "a b", " ", "a " * 400], 0) == ["b a", "", "d c", "b a", "", ""]
+
+
+def test_identity_has_both_models(marian: BackTranslation) -> None:
+    told = marian.identity()
+    assert "source.spm" in told["there"] and told["there"] != told["back"]
+    turned = replace(marian, there=marian.back, back=marian.there).identity()
+    assert turned == {**told, "there": told["back"], "back": told["there"]}
+
+
+def test_sentencepiece_missing(marian: BackTranslation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"needs sentencepiece; expected `pip install 'distilbench\[marian\]'`$"):
+        marian.check()
+
+
+def test_another_kind_of_model(marian: BackTranslation, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(InputError, match=r"is of type 't5'; expected two MarianMT models"):
+        replace(marian, back=EncoderSpec(str(tmp_path))).check()
