@@ -65,17 +65,8 @@ class DriverFiles:
         self.provide(json.loads((local / "prepared.json").read_text()))
         return local
 
-    def put_shard(self, path: Path) -> None:
-        """Copy a file of an unfinished artifact to the storage."""
-        remote, name = self._shard(path)
-        remote.put(path, name)
-
-    def fetch_shard(self, path: Path) -> None:
-        """Fetch such a file."""
-        remote, name = self._shard(path)
-        remote.fetch(name, path)
-
-    def _shard(self, path: Path) -> tuple[Remote, str]:
+    def shard(self, path: Path) -> tuple[Remote, str]:
+        """Where a file of an unfinished artifact is in the storage, and its name there."""
         first, *inside = path.relative_to(self.store.root).parts
         assert self.store.remote is not None
         return self.store.remote / first.removesuffix(PARTIAL), "/".join(inside)

@@ -143,14 +143,6 @@ class Owner:
                     return
                 self._write()
 
-    def check(self) -> None:
-        """Raise an InputError where another machine has taken the run over."""
-        if self.lost:
-            raise InputError(
-                f"{self.remote}: a driver on {self.lost} has taken the run over, since this one was not heard of for "
-                f"{DEAD_S:.0f} s; this one ends"
-            )
-
     def release(self) -> None:
         """Say that nobody is at work on it any more; an error here is none: a silent owner is dead after a while."""
         self._over.set()
@@ -245,15 +237,13 @@ class RunCopy:
         for name in {name.partition("/")[0] for name in trials.list()} - keep:
             (trials / name).delete_all()
 
-    @property
-    def lost(self) -> bool:
-        """Whether another machine has taken the run over."""
-        return bool(self.owner.lost)
-
     def __call__(self, event: Event) -> None:
         """Copy what a stage, or one of the methods, has left, soon."""
-        if event.kind == "stage":
-            self.owner.check()
+        if event.kind == "stage" and self.owner.lost:
+            raise InputError(
+                f"{self.remote}: a driver on {self.owner.lost} has taken the run over, since this one was not heard of for "
+                f"{DEAD_S:.0f} s; this one ends"
+            )
         if event.kind in ("stage", "close"):
             self._wake.set()
 

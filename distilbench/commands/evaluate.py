@@ -40,7 +40,6 @@ from distilbench.progress.console import scores_told
 from distilbench.records import (
     AS_IT_CAME,
     ON_DEMONSTRATION,
-    EncoderCost,
     Quantisation,
     Role,
     Score,
@@ -63,12 +62,7 @@ class Evaluation:
     """The rows of one evaluation, `scores.jsonl` in its folder. A row that is there is not scored again."""
 
     def __init__(
-        self,
-        settings: EvaluateSettings,
-        models: Sequence[EncoderSpec],
-        corpus: Corpus,
-        run: Path,
-        console: Console,
+        self, settings: EvaluateSettings, models: Sequence[EncoderSpec], corpus: Corpus, run: Path, console: Console
     ) -> None:
         self.settings, self.models, self.corpus, self.run, self.console = settings, models, corpus, run, console
         self.store = ArtifactStore(settings.store)
@@ -76,21 +70,20 @@ class Evaluation:
         """The corpus with a row for each way in which a text is read."""
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
         self.notes: dict[str, None] = {}
-        self.measured = [[str(index) for index in settings.index_specs], settings.cost]
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
     def score(self, spec: EncoderSpec, role: Role) -> None:
         """Score the model's rows that are not known: its own width and every smaller one asked for, in every quantisation."""
         whole = spec.width()
         widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
-        common = self._identity(spec)
+        common, measured = self._identity(spec), [[str(i) for i in self.settings.index_specs], self.settings.cost]
         identities: dict[tuple[int, Quantisation], dict[str, Any]] = {}
         for width in widths:
             label, row_role = (spec.title, role) if width == whole else (f"{spec.title} d={width}", "encoder")
             for kind in self.quantisations:
                 if kind == "float32" or not self._left_out(spec, kind, width):
                     own = {"label": label, "role": row_role, "dim": width, "quantisation": kind}
-                    identity = fingerprint([common, own, self.measured])
+                    identity = fingerprint([common, own, measured])
                     identities[width, kind] = {**common, **own, "record_id": identity, "source": spec.name}
         missing = {width for (width, _), row in identities.items() if row["record_id"] not in self.known}
         similarity = spec.skeleton().similarity_fn_name
@@ -99,7 +92,10 @@ class Evaluation:
         if not missing:
             return
         vectors = self._vectors(spec)
-        cost = self._cost(spec) if whole in missing and self.settings.cost else None
+        cost = None
+        if whole in missing and self.settings.cost:
+            rows = self.corpus.sts[0].left_P if self.corpus.sts else self.corpus.train
+            cost = CostBench([self.corpus.sentences[int(row)] for row in rows], self.store).cost(spec)
         parameters, codes = encoder_parameters(spec), self._codes(spec, vectors)
         prompts = Prompts.of(spec).described() if spec.by_role else {}
         missing_widths, indexes = [w for w in widths if w in missing], self.settings.index_specs
@@ -211,11 +207,6 @@ class Evaluation:
         if vectors.width != width:
             raise InputError(f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {width}")
         return Vectors(spec.name, width, lambda asked: vectors.take(np.searchsorted(rows, asked)))
-
-    def _cost(self, spec: EncoderSpec) -> EncoderCost:
-        corpus = self.corpus
-        rows = corpus.sts[0].left_P if corpus.sts else corpus.train
-        return CostBench([corpus.sentences[int(row)] for row in rows], self.store).cost(spec)
 
 
 def _on_ray(settings: EvaluateSettings) -> bool:

@@ -17,8 +17,8 @@ from distilbench.errors import InputError
 from distilbench.events import INTERRUPTED, Event
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
+from distilbench.prepare.pool import progress
 from distilbench.prepare.prepared import Artifacts, Prepared, load_prepared
-from distilbench.prepare.progress import progress
 from distilbench.progress.clock import Clock
 from distilbench.progress.tally import Tally
 from distilbench.records import EncoderCost, TrialRecord, read_trials
@@ -205,7 +205,7 @@ class MethodSweep:
         rows = len(self.groups) * budget.confirm.top * budget.confirm.seeds
 
         def deadline() -> float:
-            return 0.0 if self.copy and self.copy.lost else self.clock.search_end(rows, trainings)
+            return 0.0 if self.copy and self.copy.owner.lost else self.clock.search_end(rows, trainings)
 
         def note_time(event: Event) -> None:
             if event.record and not event.record.confirms:

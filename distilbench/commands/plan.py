@@ -39,13 +39,14 @@ def plan(settings: PlanSettings, run: Path, console: Console) -> dict[str, Any]:
     if not any(timing.stage == "search" for folder in methods for timing in read_timings(folder)):
         raise InputError(f"--from {run}: no times of a finished search in it; expected runs/NAME of a finished sweep")
     stages = []
-    for name, timing in _stages(run, ("start", "prepare")):
-        sentences = settings.sentences if name == "prepare" and timing.count else None
-        planned_s = timing.seconds * sentences / timing.count if sentences else timing.seconds
-        stages.append(Stage(name, timing.seconds, planned_s))
+    for timing in _stages(run, ("start", "prepare")):
+        scale = settings.sentences / timing.count if settings.sentences and timing.count else 1.0
+        stages.append(
+            Stage(timing.stage, timing.seconds, timing.seconds * (scale if timing.stage == "prepare" else 1.0))
+        )
     for folder in methods:
         stages += _of_method(settings, folder, len(methods))
-    stages += [Stage(name, timing.seconds, timing.seconds) for name, timing in _stages(run, ("report",))]
+    stages += [Stage(timing.stage, timing.seconds, timing.seconds) for timing in _stages(run, ("report",))]
     total_s = math.fsum(stage.planned_s for stage in stages)
     table = Table("stage", "took", "planned")
     for stage in (*stages, Stage("all", math.fsum(stage.took_s for stage in stages), total_s)):
@@ -67,8 +68,8 @@ def _of_method(settings: PlanSettings, folder: Path, methods: int) -> Iterator[S
     steps = settings.steps / int(config["budget.steps"]) if settings.steps is not None else 1.0
     trials = settings.trials / methods / max(1, len(records)) if settings.trials is not None else 1.0
     longest_s = max((record.seconds for record in records), default=0.0)
-    for name, timing in _stages(folder, ("references", "costs", "search", "confirm", "score")):
-        planned_s = timing.seconds
+    for timing in _stages(folder, ("references", "costs", "search", "confirm", "score")):
+        name, planned_s = timing.stage, timing.seconds
         if name in AT_ONCE:
             busy = min(timing.workers, max(1, timing.count))
             work_s = timing.seconds * busy * steps * (trials if name == "search" else 1.0)
@@ -76,17 +77,11 @@ def _of_method(settings: PlanSettings, folder: Path, methods: int) -> Iterator[S
         yield Stage(f"{name} ({folder.name})" if methods > 1 else name, timing.seconds, planned_s)
 
 
-def _stages(run: Path, names: Sequence[str]) -> Iterator[tuple[str, StageTiming]]:
+def _stages(run: Path, names: Sequence[str]) -> Iterator[StageTiming]:
+    """Those of these stages that the run has, each with its time summed over all drivers."""
     timings = read_timings(run)
     for name in names:
         if parts := [timing for timing in timings if timing.stage == name]:
-            counts = [part.count for part in parts]
-            yield (
-                name,
-                StageTiming(
-                    stage=name,
-                    seconds=math.fsum(part.seconds for part in parts),
-                    count=max(counts) if name == "prepare" else sum(counts),
-                    workers=max(part.workers for part in parts),
-                ),
-            )
+            seconds, counts = math.fsum(part.seconds for part in parts), [part.count for part in parts]
+            count = max(counts) if name == "prepare" else sum(counts)
+            yield StageTiming(stage=name, seconds=seconds, count=count, workers=max(part.workers for part in parts))

@@ -14,7 +14,7 @@ import math
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -24,9 +24,6 @@ from distilbench.records import Rung, TrialRecord, read_trials
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
 from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NOT_COMPARED = frozenset({"rung_seconds", PEAK, GPU_PEAK, "latency_ms", "single_ms", "model_bytes", "micro_batches"})
 """Metrics that depend on the machine at that moment (times, memory), or were measured beforehand."""
@@ -40,33 +37,26 @@ class Reproduced(NamedTuple):
     reason: str
     """Why it failed this time; "" where it did not."""
 
-    def differences(self) -> pd.DataFrame:
-        """A row for every dev metric of every rung that either has: `recorded`, `again` (NaN: absent), `difference`.
+    def show(self, tolerance: float, console: Console) -> bool:
+        """Print the dev metrics of every rung that either has, and return whether they are the same.
 
-        The difference is 0 where both are NaN, and infinite where one is.
+        They are if it went as far, failed alike or not at all, and no metric differs by more than `tolerance`; NaN differs
+        from every number.
         """
         import pandas as pd
 
-        recorded, again = _metrics(self.record.rungs), _metrics(self.rungs)
-        places = pd.MultiIndex.from_tuples(dict.fromkeys([*recorded, *again]), names=("rung", "step", "metric"))
-        columns = {"recorded": recorded, "again": again}
-        frame = pd.DataFrame({name: pd.Series(column, places, float) for name, column in columns.items()})
+        record = self.record
+        recorded, again = (pd.Series(_metrics(rungs), dtype=float) for rungs in (record.rungs, self.rungs))
+        frame = pd.DataFrame({"recorded": recorded, "again": again})
         absent = frame["recorded"].isna() & frame["again"].isna()
         frame["difference"] = (frame["again"] - frame["recorded"]).fillna(math.inf).mask(absent, 0.0)
-        return frame.sort_index(level=["rung", "step"], sort_remaining=False, kind="stable")
-
-    def show(self, tolerance: float, console: Console) -> bool:
-        """Print a table of the metrics, and return whether they are the same.
-
-        They are if it went as far, failed alike or not at all, and no metric differs by more than `tolerance`.
-        """
-        record, frame = self.record, self.differences()
         beyond = frame["difference"].abs() > tolerance
         kind = "confirmation of trial" if record.confirms else "trial"
         where = f"{record.method} d={record.dim}, seed {record.seed}, {record.state}"
         console.print(f"{record.run}: {kind} {record.number}, {where}", markup=False)
         if len(frame):
-            table = frame.reset_index().assign(beyond=beyond.map({True: "!", False: ""}).to_numpy())
+            table = frame.rename_axis(["rung", "step", "metric"]).reset_index()
+            table["beyond"] = ["!" if differs else "" for differs in beyond]
             console.print(table.to_string(index=False, na_rep="-", float_format="{:.6g}".format), markup=False)
         recorded_reason = record.reason if record.state == "FAIL" else ""  # a stopped trial did not fail
         if self.reason or recorded_reason:

@@ -113,15 +113,13 @@ def one_writer(run: Path) -> Iterator[None]:
     run.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(run.with_name(f".{run.name}.lock"))
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout:
         raise InputError(
             f"{run}: another process is running this sweep; wait for it, or choose another --name"
         ) from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager

@@ -75,9 +75,8 @@ class DocumentCoding(ShardTask):
                 raise InputError(
                     f"--student {self.spec.name}: vectors of {vectors_ND.shape[1]} dimensions; expected {self.code.width}"
                 )
-            bad = np.flatnonzero(~(np.linalg.norm(vectors_ND, axis=1) > LEAST_NORM))
-            bad = bad if len(bad) else np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))
-            if len(bad):
+            norms = np.linalg.norm(vectors_ND, axis=1)
+            if len(bad := np.flatnonzero(~((norms > LEAST_NORM) & (norms < np.inf)))):
                 raise InputError(
                     f"--student {self.spec.name}: the vector of {texts[bad[0]]!r:.120} is zero or not finite; it has no "
                     "cosine"

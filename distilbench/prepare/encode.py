@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,24 +190,19 @@ def known_vectors(
     It depends on the same `parts`, its sentences excepted. None if the store has no such artifact.
     """
     text, most, best = sentences.column(), 0, None
-    for theirs, their_parts in _others(parts, store):
-        found = pc.index_in(text, value_set=theirs.column())
-        if len(found) - found.null_count > most:
-            most, best = len(found) - found.null_count, (their_parts, len(theirs), found)
-    if best is None or (path := store.find(KIND, best[0])) is None:
-        return None
-    row_N = np.asarray(best[2].fill_null(-1)).astype(np.int64)
-    return ShardedArray.open(path, best[1], parts["shard_rows"]), row_N
-
-
-def _others(parts: Mapping[str, Any], store: ArtifactStore) -> Iterator[tuple[SentenceFile, dict[str, Any]]]:
-    """Sentences and parts of finished artifacts whose parts differ in their sentences alone, in a fixed order."""
     for manifest in sorted(store.root.glob(f"{KIND}-*/{MANIFEST}")):
         try:
             theirs = dict(json.loads(manifest.read_text())["parts"])
         except (OSError, ValueError, LookupError, TypeError):
             continue  # another process takes it away, or it is damaged: `ArtifactStore.find` says so to whom it concerns
-        if theirs != parts and theirs | {"sentences": parts["sentences"]} == parts:
-            path = store.find("sentences", {"sentences": theirs["sentences"]})
-            if path is not None:
-                yield SentenceFile(path / FILE), theirs
+        if theirs == parts or theirs | {"sentences": parts["sentences"]} != parts:
+            continue
+        if path := store.find("sentences", {"sentences": theirs["sentences"]}):
+            known = SentenceFile(path / FILE)
+            found = pc.index_in(text, value_set=known.column())
+            if len(found) - found.null_count > most:
+                most, best = len(found) - found.null_count, (theirs, len(known), found)
+    if best is None or (path := store.find(KIND, best[0])) is None:
+        return None
+    row_N = np.asarray(best[2].fill_null(-1)).astype(np.int64)
+    return ShardedArray.open(path, best[1], parts["shard_rows"]), row_N

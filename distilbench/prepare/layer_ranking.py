@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from rich.console import Console
-from rich.table import Column, Table
 from scipy.linalg import cho_factor, cho_solve
 
 from distilbench.data.corpus import Rows, StsSet
@@ -34,7 +32,7 @@ from distilbench.encoders.student import (
     with_encoder,
 )
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.prepare.progress import progress
+from distilbench.prepare.pool import progress
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.storage.arrays import ShardedArray, array_sha256
 from distilbench.storage.files import write_json
@@ -67,8 +65,6 @@ STEP_VERSION = 1
 FILE = "layer-ranking.json"
 KEPT = "layer-rankings.json"
 """In the prepared folder of a run: the rankings of all of its students, as a list."""
-SHOWN = 5
-"""Choices that are printed."""
 
 
 class RankedChoice(BaseModel):
@@ -135,15 +131,6 @@ class LayerRanking(BaseModel):
             f"the teacher's embeddings; {self.seconds:.0f} s"
         )
 
-    def show(self, console: Console) -> None:
-        """Print the best choices and the one taken."""
-        console.print(f"Student {self.student}: {self.summary}", markup=False)
-        table = Table(self.columns[0], *(Column(name, justify="right") for name in self.columns[1:]), box=None)
-        for choice in self.choices[:SHOWN]:
-            mark = " (taken)" if choice.layers == self.chosen else ""
-            table.add_row(named(choice.layers) + mark, *(f"{value:.4g}" for value in self.values(choice)))
-        console.print(table)
-
     @property
     def columns(self) -> tuple[str, ...]:
         """Headings of a table of it."""
@@ -154,12 +141,9 @@ class LayerRanking(BaseModel):
         return [v for v in (choice.dev, choice.regressed, choice.residual) if v is not None]
 
 
-def named(layers: Sequence[int]) -> str:
+def named_layers(layers: Sequence[int]) -> str:
     """The layers as `--student layers:` takes them."""
     return ",".join(map(str, layers))
-
-
-_LIST: TypeAdapter[tuple[LayerRanking, ...]] = TypeAdapter(tuple[LayerRanking, ...])
 
 
 def keep_rankings(folder: Path, artifacts: Iterable[Path | None]) -> None:
@@ -172,7 +156,7 @@ def keep_rankings(folder: Path, artifacts: Iterable[Path | None]) -> None:
 def read_rankings(folder: Path) -> tuple[LayerRanking, ...]:
     """What `keep_rankings` has written; nothing where it cannot be read."""
     try:
-        return _LIST.validate_json((folder / KEPT).read_bytes())
+        return TypeAdapter(tuple[LayerRanking, ...]).validate_json((folder / KEPT).read_bytes())
     except (OSError, ValidationError):
         return ()
 
@@ -219,7 +203,7 @@ class LayerRanker:
         def make(folder: Path, missing: list[str]) -> None:
             from distilbench.encoders.layers import LayerList
 
-            all_layers = str(replace(StudentSpec.parse(self.student), rule=f"layers:{named(range(count))}"))
+            all_layers = str(replace(StudentSpec.parse(self.student), rule=f"layers:{named_layers(range(count))}"))
             model, began = load_student(all_layers, self.teacher, default_device(), self.pooling), time.perf_counter()
             layers = LayerList(model[0].model, f"--student {self.student}")
             source = Source(model, layers, ids, sampled, self.vectors.take(sampled), tuple(sets))

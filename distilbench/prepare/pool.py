@@ -10,18 +10,21 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import rich
 from numpy.typing import NDArray
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from distilbench.cluster.nodes import Node, places_on, possible_nodes, waiting_told
 from distilbench.cluster.resources import quiet_data_log
 from distilbench.errors import InputError
 from distilbench.machine import peak_mb, release_memory
-from distilbench.prepare.progress import progress
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.stage_times import StageTiming, note_pool
 from distilbench.storage.arrays import shard_name, shard_ranges
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from distilbench.cluster.driver_files import DriverFiles
 
 FETCHED_AT_ONCE = 4
+LINE_EVERY_S = 30
+"""Between two lines on a stage where there is no terminal to draw a bar in."""
 
 Shard = tuple[int, int, int]
 """Number of a shard and its rows [start, stop)."""
@@ -98,9 +103,11 @@ class ShardWorker:
         """Copy what was made to the storage, for the driver and for whoever goes on without it."""
         if self.files is not None:
             for name in self.task.files(shard):
-                self.files.put_shard(self.task.folder / name)
+                path = self.task.folder / name
+                remote, stored = self.files.shard(path)
+                remote.put(path, stored)
                 if not self.files.here:
-                    (self.task.folder / name).unlink()
+                    path.unlink()
 
 
 def run_pool(
@@ -202,4 +209,36 @@ def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, *, thre
 def _collect(task: ShardTask, shard: int, driver: DriverFiles) -> None:
     for name in task.files(shard):
         if not (task.folder / name).exists():
-            driver.fetch_shard(task.folder / name)
+            remote, stored = driver.shard(task.folder / name)
+            remote.fetch(stored, task.folder / name)
+
+
+@contextmanager
+def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """Shows `label` at work on `total` things called `unit` ("sentences"); call what it gives with how many more are done.
+
+    The rate is that since the first report, which also waited for workers to start.
+    """
+    console, last_line_at = rich.get_console(), time.monotonic()
+    drawn = not console.is_jupyter or find_spec("ipywidgets") is not None  # what a notebook draws a bar with
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not drawn) as bar:
+        task_id = bar.add_task(label, total=total, rate="")
+        (task,) = bar.tasks
+
+        def advance(count: int) -> None:
+            nonlocal last_line_at
+            bar.update(task_id, advance=count)
+            speed = task.finished_speed or task.speed or task.completed / max(task.elapsed or 0.0, 1e-9)
+            left = (total - task.completed) / speed if speed else 0.0
+            rate = f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"  # of what takes seconds each, two digits
+            bar.update(task_id, rate=f"{rate} {unit}/s")
+            in_place = drawn and (console.is_terminal or console.is_jupyter)
+            if not in_place and time.monotonic() - last_line_at > LINE_EVERY_S:
+                last_line_at = time.monotonic()
+                done = f"{label}: {task.completed:,} of {total:,} {unit}"
+                bar.console.print(f"{done}, {rate}/s, {left:,.0f} s left", markup=False)
+
+        yield advance
+    if not drawn:
+        console.print(f"{label}: {task.completed:,} of {total:,} {unit}", markup=False)

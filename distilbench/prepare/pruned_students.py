@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec, readable_tokenizer, transformer_folder
-from distilbench.encoders.pruned_tokenizer import Pruned, check_prunable, pruned
+from distilbench.encoders.pruned_tokenizer import check_prunable, pruned
 from distilbench.errors import InputError
 from distilbench.prepare.static_start import TOKENIZER, VECTORS, load_static_start
 from distilbench.prepare.tokens import Tokens, load_tokens
@@ -124,13 +124,10 @@ def _save_pruned(model: SentenceTransformer, used: set[int], folder: Path) -> No
     write_json(folder / TOKENIZER, found.tokenizer)
     config = json.loads((folder / CONFIG).read_text())
     if "added_tokens_decoder" in config:
-        config["added_tokens_decoder"] = _renumbered(config["added_tokens_decoder"], found)
+        number = {str(old): str(new) for new, old in enumerate(found.kept_V.tolist())}
+        decoder = config["added_tokens_decoder"].items()
+        config["added_tokens_decoder"] = {number[old]: token for old, token in decoder if old in number}
         write_json(folder / CONFIG, config)
-
-
-def _renumbered(decoder: dict[str, Any], found: Pruned) -> dict[str, Any]:
-    number = {str(old): str(place) for place, old in enumerate(found.kept_V.tolist())}
-    return {number[old]: token for old, token in decoder.items() if old in number}
 
 
 def _cut_embeddings(transformer: Any, kept_V: NDArray[np.int64]) -> None:

@@ -17,7 +17,7 @@ from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.cross_encoder import FineTuning, cross_encoder_scores, logits_artifact, pair_texts
 from distilbench.prepare.encode import CorpusEncoding
-from distilbench.prepare.layer_ranking import LayerRanker, read_ranking
+from distilbench.prepare.layer_ranking import LayerRanker, named_layers, read_ranking
 from distilbench.prepare.nearest import candidates_artifact, nearest_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import Artifacts, StudentArtifacts
@@ -86,7 +86,9 @@ def _with_students(
         inputs = prepare_student(settings, name or settings.student, prepared.corpus, prepared.vectors, dev, store)
         path = inputs.ranking
         if path is not None and path not in shown and (ranking := read_ranking(path)):
-            ranking.show(console)
+            console.print(
+                f"Student {ranking.student}: {ranking.summary}; taken: {named_layers(ranking.chosen)}", markup=False
+            )
             shown.add(path)  # students with all tokens and with fewer have one ranking
         if name is None:
             prepared = replace(prepared, student=inputs)

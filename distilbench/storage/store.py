@@ -181,14 +181,12 @@ def _locked(path: Path) -> Iterator[None]:
     """The artifact's lock, which dies with its process; the user is told where another process has it."""
     lock = FileLock(str(path) + ".lock")
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout:
         rich.print(f"{path.name}: another process is making it; waiting for that")
-        lock.acquire()
-    try:
+        held = lock.acquire()
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def _partial(path: Path) -> Path:

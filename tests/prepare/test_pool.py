@@ -18,10 +18,8 @@ from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import pool as module
-from distilbench.prepare import progress as progress_module
 from distilbench.prepare.encode import CorpusEncoding, TeacherEncoding
-from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
-from distilbench.prepare.progress import progress
+from distilbench.prepare.pool import ShardTask, progress, run_in_process, run_pool
 from distilbench.settings.place import PoolSize
 from distilbench.storage.store import ArtifactStore
 
@@ -113,7 +111,7 @@ def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder_folder: Path, 
 def test_a_log_gets_lines_with_rate_and_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress_module, "LINE_EVERY_S", 0.01)
+    monkeypatch.setattr(module, "LINE_EVERY_S", 0.01)
     with progress("Teacher encoding", 400, "sentences") as advance:
         time.sleep(0.4)  # workers start
         advance(100)

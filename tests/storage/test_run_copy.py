@@ -244,7 +244,7 @@ def test_a_driver_that_was_taken_over_stops(machines: tuple[Machine, Machine]) -
     first.owner = Owner(first.remote, one.root / "note", one.console)  # and back
     first.owner._over.clear()
     first.owner._thread.start()
-    wait(lambda: first.lost)
+    wait(lambda: first.owner.lost)
     with pytest.raises(InputError, match="has taken the run over"):
         first(Event("stage", "confirm"))
     one.write(config_DOT_json="stale")
