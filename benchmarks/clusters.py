@@ -111,12 +111,11 @@ def measured(
     documents_read, queries_read = (
         [corpus.sentences[int(row)] for row in rows] for rows in (search.documents, search.queries)
     )
-    sides = (documents_read, spec.reading(DOCUMENT)), (queries_read, spec.reading(QUERY))
+    encoding = CorpusEncoding(spec, store, spec.title, "float32", in_process=True)
+    sides = (documents_read, DOCUMENT), (queries_read, QUERY)
     parts = [
-        CorpusEncoding(by, store, by.title, "float32", in_process=True).vectors(CorpusText(texts, fingerprint(texts)))[
-            0
-        ]
-        for texts, by in sides
+        encoding.vectors(CorpusText(texts, fingerprint([role, *texts]), np.full(len(texts), role, dtype=np.int8)))[0]
+        for texts, role in sides
     ]
     vectors_MD = np.concatenate([part.block(0, part.rows) for part in parts]).astype(np.float32)
     task = RetrievalSet(
@@ -124,7 +123,7 @@ def measured(
     )
     assign = None
     if head is not None and head.clusters == wanted:
-        states_MD = np.concatenate([head.states(texts, by.prompt_before()) for texts, by in sides])
+        states_MD = np.concatenate([head.states(texts, spec.prompt_before(role)) for texts, role in sides])
         assign = lambda rows: head.assign(states_MD[rows])  # noqa: E731
     return cluster_costs(vectors_MD.__getitem__, task, wanted, assign, threads)
 

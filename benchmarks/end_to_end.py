@@ -127,9 +127,10 @@ def searcher(name: str, documents: Sequence[str], store: ArtifactStore) -> Searc
     """The encoder, with an index of all documents in its code."""
     spec = EncoderSpec(name)
     code = chosen_code(spec, name, None)
-    encoding = CorpusEncoding(spec.reading(DOCUMENT), store, spec.title, "float32", in_process=True)
-    made, _ = encoding.vectors(CorpusText(documents, fingerprint(documents)))
-    vectors = Documents(made.take, np.arange(made.rows), made.width)
+    encoding = CorpusEncoding(spec, store, spec.title, "float32", in_process=True)
+    roles_N = np.full(len(documents), DOCUMENT, dtype=np.int8)
+    made, _ = encoding.vectors(CorpusText(documents, fingerprint(["documents", *documents]), roles_N))
+    vectors = Documents(made.take, np.arange(made.rows), made.width, "documents")
     model = spec.load("cpu").eval()
     prompt = prompt_of(model, spec.prompt_before(QUERY))
     return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)
@@ -141,7 +142,7 @@ def over(title: str, model: Any, prompt: str, code: Code | None, vectors: Docume
     size = 0
     for start in range(0, vectors.rows, BLOCK):
         block_ND = vectors.block(start, min(start + BLOCK, vectors.rows))
-        codes_NB = stored_codes(code, np.asarray(block_ND, dtype=np.float32))
+        codes_NB = stored_codes(code, block_ND)
         index.add_codes(codes_NB)
         size += codes_NB.size
     return Searcher(title, model, prompt, index.held, index.rescored, size / 1e6)

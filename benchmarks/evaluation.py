@@ -170,18 +170,18 @@ def classification(chosen: argparse.Namespace) -> dict[str, Any]:
     model = EncoderSpec(chosen.model).load()
     found = {}
     for task in (s for s in corpus.classification if s.name in chosen.tasks):
-        rows = np.unique(np.concatenate(task.texts))
+        rows = np.unique(np.concatenate(task.columns))
         vectors_ND = encode(model, [corpus.sentences[int(row)] for row in rows])
 
         def embed(asked: Any, rows: Any = rows, vectors_ND: Any = vectors_ND) -> Any:
             return vectors_ND[np.searchsorted(rows, asked)]
 
-        sides = [embed(side) for side in task.texts]
+        sides = [embed(side) for side in task.columns]
         features_ND = sides[0] if len(sides) == 1 else pair_features(*sides)
         order = np.arange(len(task.class_N))
         whole = bool((task.split_N == "train").all())
         if whole:  # as SentEval sorts before it draws folds
-            lengths = np.array([len(corpus.sentences[int(row)].split()) for row in task.texts[0]])
+            lengths = np.array([len(corpus.sentences[int(row)].split()) for row in task.columns[0]])
             order = np.lexsort((task.class_N, lengths))
         split_N = None if whole else task.split_N
         ways = {"ours": lambda task=task, embed=embed: classified(embed, task, corpus.sentences).test}

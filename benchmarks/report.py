@@ -52,7 +52,7 @@ def scores(quality: float) -> Iterator[Score]:
 
 
 def index_costs(dim: int, quality: float) -> Iterator[IndexCost]:
-    for number, kind in enumerate(("flat", "ivf", "hnsw", "sq8")):
+    for number, kind in enumerate(("flat", "ivf", "hnsw", "int8")):
         yield IndexCost.model_validate(
             {"set": "quora", "split": "test", "kind": kind, "nlist": None, "nprobe": None, "documents": 20_000}
             | {"queries": 5_000, "build_s": 0.1, "bytes": 4 * dim * 20_000, "ms_per_1000_queries": dim / (number + 1)}

@@ -123,7 +123,7 @@ def main() -> None:
     read_classification(chosen.data, builder)
     corpus = builder.build()
     [task] = [s for s in corpus.classification if s.name == chosen.set]
-    rows = list(dict.fromkeys(int(row) for side in task.texts for row in side))
+    rows = list(dict.fromkeys(int(row) for side in task.columns for row in side))
     vectors = encode(EncoderSpec(chosen.model).load(), [corpus.sentences[row] for row in rows])
     by_row = dict(zip(rows, vectors, strict=True))
 
@@ -134,9 +134,9 @@ def main() -> None:
     ours = classified(embed, task, corpus.sentences).test
     middle = time.perf_counter()
     # SentEval sorts by the sentences' lengths, then class, before it draws folds.
-    lengths = [np.array([len(corpus.sentences[row].split()) for row in side.tolist()]) for side in task.texts]
+    lengths = [np.array([len(corpus.sentences[row].split()) for row in side.tolist()]) for side in task.columns]
     order = np.lexsort((task.class_N, *reversed(lengths)))
-    sides = [embed(side)[order] for side in task.texts]
+    sides = [embed(side)[order] for side in task.columns]
     features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
     class_N, train_N = task.class_N[order], task.split_N[order] == "train"
     way, theirs = QUICK if chosen.quick else DEFAULT, []

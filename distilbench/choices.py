@@ -19,6 +19,6 @@ SWEPT_TASKS: tuple[TaskKind, ...] = ("sts", "retrieval")
 """What the rows of a run are scored on where nothing else is asked for."""
 ObjectiveName = Literal["quality", "bytes", "latency", "model_bytes"]
 """What a search can want more of, or less."""
-FaissKind = Literal["flat", "ivf", "ivf-pq", "hnsw", "sq8"]
-"""An index that FAISS makes of the vectors themselves."""
+FaissKind = Literal["flat", "ivf", "hnsw"]
+"""An index of FAISS: every vector compared, lists, or a graph."""
 FAISS_KINDS: tuple[FaissKind, ...] = get_args(FaissKind)

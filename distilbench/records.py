@@ -173,7 +173,7 @@ class Score(_Record):
     high: float | None = None
 
 
-IndexKind = Annotated[str, Field(pattern=rf"^(flat|ivf|ivf-pq|hnsw|sq8|{CODE_PATTERN})$")]
+IndexKind = Annotated[str, Field(pattern=rf"^(flat|ivf|hnsw|{CODE_PATTERN})$")]
 """FAISS's own kinds; what `Quantisation` names is of codes calibrated on other text (`evaluation.quantisation`)."""
 
 

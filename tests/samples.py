@@ -144,7 +144,7 @@ def in_memory(vectors_ND: Any) -> Documents:
 
     from distilbench.evaluation.retrieval import Documents
 
-    return Documents(lambda rows: vectors_ND[rows], np.arange(len(vectors_ND)), vectors_ND.shape[1])
+    return Documents(lambda rows: vectors_ND[rows], np.arange(len(vectors_ND)), vectors_ND.shape[1], "set (test)")
 
 
 def sts_scores(embed: Any, sets: Sequence[Any]) -> list[Score]:

@@ -267,7 +267,7 @@ def test_vectors_of_several_widths_are_one_clear_error(
     [
         (["--tasks", "sts,glue"], "--tasks glue: expected some of sts, classification, retrieval, pairs"),
         (["--dims", "64,x"], "--dims x: expected numbers of dimensions"),
-        (["--indexes", "lsh"], "--indexes lsh: expected one of flat, ivf, ivf-pq, hnsw, sq8"),
+        (["--indexes", "lsh"], "--indexes lsh: expected one of flat, ivf, hnsw"),
         (["--indexes", "hnsw:1:2"], "--indexes hnsw:1:2: expected hnsw alone"),
         (["--quantise", "int2"], "--quantise int2: expected int8, int4, binary, or one of FAISS"),
         (["--data", "nowhere"], "--data nowhere: no such folder"),

@@ -86,10 +86,6 @@ def test_a_name_is_the_encoders_own_prompt_and_anything_else_is_text(encoder: Pa
 def test_what_is_put_before_a_text_by_its_role(given: dict[str, str], before: tuple[str | None, ...]) -> None:
     spec = EncoderSpec("e", **given)  # type: ignore[arg-type]
     assert tuple(spec.prompt_before(role) for role in (PLAIN, QUERY, DOCUMENT)) == before
-    for role, text in zip((PLAIN, QUERY, DOCUMENT), before, strict=True):
-        alone = spec.reading(role)
-        assert {alone.prompt_before(other) for other in (PLAIN, QUERY)} == {text}
-        assert alone.by_role is (text == "")  # else it shares its artifacts with --prompt
 
 
 # --- Roles of rows

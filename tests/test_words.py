@@ -56,7 +56,7 @@ def test_tokens_are_those_of_the_tokenizer(limit: int | None) -> None:
 @pytest.mark.parametrize("common", [True, False])
 def test_any_text(limit: int | None, common: bool) -> None:
     rng, tokenizer = np.random.default_rng(0), bert(limit)
-    reader = WordReader(tokenizer, most_words=50)
+    reader = WordReader(tokenizer, most_letters=300)
     for _ in range(100):
         points = rng.choice([ord(c) for c in "abcdeé .,-\t"], 60) if common else rng.integers(1, 0xD800, 60)
         text = "".join(" " if rng.random() < 0.1 else chr(point) for point in points)
@@ -75,11 +75,11 @@ def test_a_word_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
             asked.extend(words)
             return tokenizer.encode_batch_fast(words, **options)
 
-    reader = WordReader(Counted(), most_words=3)  # type: ignore[arg-type]
+    reader = WordReader(Counted(), most_letters=7)  # type: ignore[arg-type]
     for texts in (["bad cab", "bad"], ["cab bad a b"]):
         reader.ids(texts)
     assert asked == ["bad", "cab", "a", "b"]
-    reader.ids(["bad"])  # four words are more than three: they are forgotten
+    reader.ids(["bad"])  # eight letters are more than seven: the words are forgotten
     assert asked[4:] == ["bad"]
 
 

@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from distilbench.data.corpus import CorpusBuilder
-from distilbench.data.readers import either, read_tsv, sentence
+import numpy as np
+
+from distilbench.data.corpus import ClassificationSet, CorpusBuilder
+from distilbench.data.readers import either, one_of, read_tsv, sentence
 from distilbench.data.splits import split_files
 from distilbench.errors import InputError
 
@@ -47,12 +48,8 @@ FORMATS: Mapping[str, _Format] = {
 }
 
 
-class Example(NamedTuple):
-    """A sentence or a pair, the label as it is written, and its row in the file."""
-
-    row: int
-    texts: tuple[str, ...]
-    label: str
+Example = tuple[int, tuple[str, ...], str]
+"""The row in the file, a sentence or a pair, and the label as it is written."""
 
 
 def read_classification(root: Path, builder: CorpusBuilder) -> None:
@@ -69,22 +66,19 @@ def read_classification(root: Path, builder: CorpusBuilder) -> None:
 def _add_set(name: str, form: _Format, files: Mapping[str, Path], builder: CorpusBuilder) -> None:
     splits = {split: _examples(path, form) for split, path in files.items()}
     training = next(iter(files))
-    counts = Counter(example.label for example in splits[training])
+    counts = Counter(label for *_, label in splits[training])
     _check_classes(files[training], counts, folded="dev" not in splits)
     classes = tuple(sorted(counts))
     for split, examples in splits.items():
         if not examples:
             raise InputError(f"{files[split]}: no rows; expected the {split} set of {name}")
         for row, _, label in examples:
-            if label not in counts:
-                raise InputError(
-                    f"{files[split]}, row {row}: column {form.label!r} is {label!r}; expected one of "
-                    f"{files[training].name}'s labels, {', '.join(classes)}"
-                )
-    rows = [(split, example) for split, examples in splits.items() for example in examples]
-    columns = list(zip(*(example.texts for _, example in rows), strict=True))
-    members = [classes.index(example.label) for _, example in rows]
-    builder.add_classification(name, classes, columns, members, [split or "train" for split, _ in rows])
+            one_of(files[split], row, form.label, label, classes)
+    rows = [(split or "train", texts, label) for split, examples in splits.items() for _, texts, label in examples]
+    columns = tuple(builder.rows(column) for column in zip(*(texts for _, texts, _ in rows), strict=True))
+    class_N = np.array([classes.index(label) for *_, label in rows], dtype=np.int64)
+    split_N = np.array([split for split, *_ in rows])
+    builder.classification.append(ClassificationSet(name, classes, columns, class_N, split_N))
     sizes = (f"{len(examples):,} {split or 'sentences (cross-validated)'}" for split, examples in splits.items())
     builder.found.append(f"{name}: {', '.join(sizes)}, {len(classes)} classes")
 
@@ -96,7 +90,7 @@ def _examples(path: Path, form: _Format) -> list[Example]:
         label = fields[-1].strip()
         if not label:
             raise InputError(f"{path}, row {row}: column {form.label!r} is empty; expected a label")
-        examples.append(Example(row, texts, label))
+        examples.append((row, texts, label))
     return examples
 
 

@@ -105,7 +105,7 @@ class PairTask:
 
 @dataclass(frozen=True)
 class ClassificationSet:
-    """Sentences, or pairs of them, with a class: `texts` has a column of corpus rows for each side.
+    """Sentences, or pairs of them, with a class: `columns` has the corpus rows of each side.
 
     `class_N` are positions in `classes`, `split_N` is "train", "dev" or "test" of each; a set that is cross-validated is all
     "train".
@@ -113,9 +113,13 @@ class ClassificationSet:
 
     name: str
     classes: tuple[str, ...]
-    texts: tuple[Rows, ...]
+    columns: tuple[Rows, ...]
     class_N: NDArray[np.int64]
     split_N: NDArray[np.str_]
+
+
+EvaluationSet = StsSet | RetrievalSet | PairTask | ClassificationSet
+"""A labelled set: its `columns` are rows of the corpus."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +192,9 @@ class Corpus:
     @property
     def scored_rows(self) -> Rows:
         """The distinct rows that any evaluation set uses, rising."""
-        columns = [_NO_ROWS, *(held.rows for held in self.held_out)]
-        columns += [column for s in self.sts for column in s.columns]
-        columns += [column for s in self.retrieval for column in s.columns]
-        columns += [column for task in self.probed for column in task.columns]
-        columns += [side for s in self.classification for side in s.texts]
-        return np.unique(np.concatenate(columns))
+        sets: tuple[EvaluationSet, ...] = (*self.sts, *self.retrieval, *self.probed, *self.classification)
+        columns = [column for one in sets for column in one.columns]
+        return np.unique(np.concatenate([_NO_ROWS, *(held.rows for held in self.held_out), *columns]))
 
     def without_training(self, rows: Rows) -> Corpus:
         """Train on none of these rows, and on no pair or triplet that has one."""
@@ -277,14 +278,14 @@ class CorpusBuilder:
     demonstration: bool = False
     sts: list[StsSet] = field(default_factory=list)
     retrieval: list[RetrievalSet] = field(default_factory=list)
+    pair_tasks: list[PairTask] = field(default_factory=list)
+    classification: list[ClassificationSet] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     _row_of: dict[str, int] = field(default_factory=dict)
     _train: dict[int, None] = field(default_factory=dict)
     _pairs: list[tuple[int, int]] = field(default_factory=list)
     _triplets: list[tuple[int, int, int]] = field(default_factory=list)
-    _pair_tasks: list[PairTask] = field(default_factory=list)
-    _classification: list[ClassificationSet] = field(default_factory=list)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -294,11 +295,9 @@ class CorpusBuilder:
     @property
     def scored(self) -> set[str]:
         """The sentences of the STS and classification sets so far."""
-        columns = [side for s in self.sts for side in s.columns] + [
-            side for s in self._classification for side in s.texts
-        ]
         text = self.sentences
-        return {text[row] for column in columns for row in column.tolist()}
+        sets: tuple[EvaluationSet, ...] = (*self.sts, *self.classification)
+        return {text[row] for one in sets for column in one.columns for row in column.tolist()}
 
     def rows(self, sentences: Sequence[str]) -> Rows:
         """Rows of `sentences`, adding those not seen before."""
@@ -319,33 +318,12 @@ class CorpusBuilder:
         self._triplets += zip(*columns, strict=True)
         self.train_on([*anchor, *positive, *negative])
 
-    def add_pair_task(self, task: PairTask) -> None:
-        """Add a labelled pair task; its splits come from `pair_split`."""
-        self._pair_tasks.append(task)
-
-    def pair_split(self, left: Sequence[str], right: Sequence[str], target: Sequence[float]) -> PairSplit:
-        """One split of a pair task."""
-        return PairSplit(self.rows(left), self.rows(right), np.array(target, dtype=np.float64))
-
     def add_sts(
         self, group: str, subset: str, split: str, left: Sequence[str], right: Sequence[str], score: Sequence[float]
     ) -> None:
         """Add one STS file."""
         gold = np.array(score, dtype=np.float64)
         self.sts.append(StsSet(group, subset, split, self.rows(left), self.rows(right), gold))
-
-    def add_classification(
-        self,
-        name: str,
-        classes: Sequence[str],
-        texts: Sequence[Sequence[str]],
-        members: Sequence[int],
-        splits: Sequence[str],
-    ) -> None:
-        """Add a classification set: `texts` has a column for each side, `members` are positions in `classes`."""
-        columns = tuple(self.rows(column) for column in texts)
-        of = np.array(members, dtype=np.int64)
-        self._classification.append(ClassificationSet(name, tuple(classes), columns, of, np.array(splits)))
 
     def add_retrieval(
         self,
@@ -381,6 +359,6 @@ class CorpusBuilder:
             missing=() if self.demonstration else tuple(self.missing),
             demonstration=self.demonstration,
             triplets_T3=np.array(self._triplets, dtype=np.int64).reshape(-1, 3),
-            pair_tasks=tuple(self._pair_tasks),
-            classification=tuple(self._classification),
+            pair_tasks=tuple(self.pair_tasks),
+            classification=tuple(self.classification),
         )

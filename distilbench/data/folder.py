@@ -12,7 +12,8 @@ is what the folder says of itself: see `about`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -25,7 +26,7 @@ from distilbench.data.pair_tasks import add_pair_tasks, formats_of, read_pair_ta
 from distilbench.data.readers import column_names, either, files_of, finite_number, format_of, read_tsv, sentence
 from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.retrieval_sets import has_training_judgements, read_searches, searched_text
-from distilbench.data.sampling import Labelled, draw, fixed_sample
+from distilbench.data.sampling import Labelled, draw_evenly, fixed_sample
 from distilbench.data.searches import PAIRS_EXPECTED, PairFile, make_searches, read_pairs
 from distilbench.data.splits import EXPECTED, split_at_end
 from distilbench.data.text import TextStream, open_text
@@ -234,22 +235,30 @@ def _add_training_text(
     every_pair = [pair for of_file in pairs.values() for pair in of_file]
     clean_pairs = [p for p in every_pair if p[0] != p[1] and not evaluation.intersection(p)]
     drawn_pairs = fixed_sample(clean_pairs, limits.pairs)
-    drawn = draw(labelled, evaluation, limits.sentences)
+    rows = Counter[bool]()
+
+    def trainable() -> Iterator[Labelled]:
+        for text, source in labelled:
+            rows[text in evaluation] += 1
+            if text not in evaluation:
+                yield text, source
+
+    drawn, sources = draw_evenly(trainable(), limits.sentences)
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
-    for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn.sentences):
+    for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn):
         builder.rows(texts)
     used_pairs = [p for p in drawn_pairs if not test_texts.intersection(p)]
-    used_sentences = [s for s in drawn.sentences if s not in test_texts]
+    used_sentences = [s for s in drawn if s not in test_texts]
     builder.add_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs])
     builder.train_on(used_sentences)
-    dropped = len(every_pair) - len(clean_pairs) + drawn.dropped
-    dropped += len(drawn_pairs) - len(used_pairs) + len(drawn.sentences) - len(used_sentences)
+    dropped = len(every_pair) - len(clean_pairs) + rows[True]
+    dropped += len(drawn_pairs) - len(used_pairs) + len(drawn) - len(used_sentences)
     builder.found.append(
-        f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} distinct of {drawn.clean} "
+        f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} distinct of {rows[False]} "
         f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
     )
-    if len(drawn.sources) > 1:
-        each = ", ".join(f"{source} {count}" for source, count in drawn.sources.items())
+    if len(sources) > 1:
+        each = ", ".join(f"{source} {count}" for source, count in sources.items())
         builder.found.append(f"sentences of each source: {each}")
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from distilbench.data.about import PairTaskFormat, about
 from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
 from distilbench.data.readers import finite_number, one_of, read_tsv, sentence
@@ -167,7 +169,8 @@ def add_pair_tasks(
         form, splits = task.form, dict[str, PairSplit]()
         for name, split in task.splits.items():
             pairs = fixed_sample(task.training, limit) if name == "train" else split.pairs
-            splits[name] = builder.pair_split([p[0] for p in pairs], [p[1] for p in pairs], [p[2] for p in pairs])
+            left, right = builder.rows([p[0] for p in pairs]), builder.rows([p[1] for p in pairs])
+            splits[name] = PairSplit(left, right, np.array([p[2] for p in pairs], dtype=np.float64))
             note = f"; {split.skipped} without an agreed label skipped" if split.skipped else ""
             if name == "train":
                 builder.train_on([side for p in pairs for side in p[:2] if side not in evaluation])
@@ -180,4 +183,4 @@ def add_pair_tasks(
             builder.found.append(f"{split.file}: {len(split.pairs)} pairs ({task.name}, {name}){note}")
         if "test" not in splits:
             builder.missing.append(f"pair task {task.name}, test ({form.expected('test')})")
-        builder.add_pair_task(PairTask(task.name, form.kind, form.classes, form.low, form.high, splits))
+        builder.pair_tasks.append(PairTask(task.name, form.kind, form.classes, form.low, form.high, splits))

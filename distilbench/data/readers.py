@@ -72,7 +72,7 @@ def read_columns(path: Path, columns: Sequence[str], numbers: str = "", optional
     is row 1. A Parquet column holds strings; the one called `numbers` may hold whole numbers. A record of JSON lines may
     lack the `optional` columns (None). A plain text file has no columns: its only value is the line.
     """
-    match _known_format(path):
+    match known_format(path):
         case ".parquet":
             return _parquet(path, columns, numbers)
         case ".tsv":
@@ -86,11 +86,11 @@ def read_columns(path: Path, columns: Sequence[str], numbers: str = "", optional
 
 def column_names(path: Path) -> list[str]:
     """The columns of a file, of JSON lines those of the first row; none of a plain text file."""
-    match _known_format(path):
+    match known_format(path):
         case ".txt":
             return []
         case ".parquet":
-            with _opened_parquet(path) as file:
+            with opened_parquet(path) as file:
                 return list(file.schema_arrow.names)
         case ".tsv" | ".csv" as suffix:
             return next(_tsv(path) if suffix == ".tsv" else _csv(path), (1, "", []))[2]
@@ -143,7 +143,8 @@ def flag(path: Path, row: int, column: str, value: str) -> bool:
 # Formats
 
 
-def _known_format(path: Path) -> str:
+def known_format(path: Path) -> str:
+    """The format of a file, which is known."""
     suffix = format_of(path)
     if suffix is None:
         raise InputError(f"{path}: the format is not known by the file's name; expected {FORMATS_TOLD}")
@@ -241,17 +242,18 @@ def _json_lines(path: Path, columns: Sequence[str], optional: Sequence[str]) -> 
         yield row, [record.get(c) for c in columns]
 
 
-def _opened_parquet(path: Path) -> ParquetFile:
+def opened_parquet(path: Path) -> ParquetFile:
+    """A Parquet file, of which little is read ahead."""
     try:
         return ParquetFile(path, buffer_size=_PAGE_BUFFER, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, 0, error) from None
+        raise unreadable(path, 0, error) from None
 
 
 def _parquet(path: Path, columns: Sequence[str], numbers: str) -> Rows:
     row = 0
     try:
-        with _opened_parquet(path) as file:
+        with opened_parquet(path) as file:
             schema = file.schema_arrow
             check_once(path, columns, schema.names)
             for column in columns:
@@ -267,10 +269,11 @@ def _parquet(path: Path, columns: Sequence[str], numbers: str) -> Rows:
                     row += 1
                     yield row, values
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, row, error) from None
+        raise unreadable(path, row, error) from None
 
 
-def _unreadable(path: Path, row: int, error: Exception) -> InputError:
+def unreadable(path: Path, row: int, error: Exception) -> InputError:
+    """The error of a file that is damaged behind a row."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return InputError(f"{path}: cannot be read after row {row}: {reason}")
 

@@ -117,14 +117,13 @@ def _add_judged(layout: Layout, split: Split, limit: int | None, builder: Corpus
         [position[query] if query in own else -1 for query in judged.queries] if own else None,
     )
     told = [f"{len(queries):,} queries, {len(text_of):,} of {len(row_of):,} documents"]
-    if empty:
-        told.append(f"{empty:,} documents without a text are left out")
-    if absent:
-        told.append(f"{absent:,} judged documents that are not there or have no text are left out")
-    if own:
-        told.append(f"{len(own):,} queries are documents too, and do not find themselves")
-    if judged.left_out:
-        told.append(f"{judged.left_out:,} queries without a text or another answer are left out")
+    counts = {
+        "documents without a text are left out": empty,
+        "judged documents that are not there or have no text are left out": absent,
+        "queries are documents too, and do not find themselves": len(own),
+        "queries without a text or another answer are left out": judged.left_out,
+    }
+    told += [f"{count:,} {what}" for what, count in counts.items() if count]
     builder.found.append(f"{layout.name} retrieval, {split}: {'; '.join(told)}")
     return set(queries)
 
@@ -169,8 +168,15 @@ def _layouts(folder: Path, name: str) -> list[Layout]:
     by_split = split_files(folder, "corpus.{}.tsv")
     if own := [_own_layout(folder, name, by_split[split], (split,)) for split in EVERY_SPLIT if split in by_split]:
         return own
-    layout = _layout(folder, name)
-    return [layout] if layout else []
+    if corpus := either(folder, "corpus.tsv"):
+        return [_own_layout(folder, name, corpus)]
+    if corpus := either(folder, "corpus.jsonl"):
+        one_file = either(folder, "queries.jsonl")
+        qrels = split_files(folder / "qrels", "{}.tsv") if one_file else {}
+        queries = dict.fromkeys(qrels, one_file) if one_file else {}
+        columns = Columns("_id", "text", TITLE)
+        return [Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"), columns, columns)]
+    return []
 
 
 def _own_layout(folder: Path, name: str, corpus: Path, splits: Sequence[str] = ()) -> Layout:
@@ -182,41 +188,30 @@ def _own_layout(folder: Path, name: str, corpus: Path, splits: Sequence[str] = (
     return Layout(name, corpus, queries, qrels, ("query_id", "doc_id", "score"), documents, asked)
 
 
-def _layout(folder: Path, name: str) -> Layout | None:
-    if corpus := either(folder, "corpus.tsv"):
-        return _own_layout(folder, name, corpus)
-    if corpus := either(folder, "corpus.jsonl"):
-        one_file = either(folder, "queries.jsonl")
-        qrels = split_files(folder / "qrels", "{}.tsv") if one_file else {}
-        queries = dict.fromkeys(qrels, one_file) if one_file else {}
-        documents, asked = Columns("_id", "text", TITLE), Columns("_id", "text", TITLE)
-        return Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"), documents, asked)
-    return None
-
-
 def judged_queries(layout: Layout, split: str) -> JudgedQueries:
     """The queries of a split and their judgements."""
     grades = read_qrels(layout.qrels[split], layout)
     queries_file, queries = layout.queries[split], dict[str, str]()
     for _, query, text in documents_once(queries_file, layout.asked):
         queries[query] = text or queries.get(query, "")
-    for query, (row, _) in grades.items():
+    for query, graded in grades.items():
         if query not in queries:
+            row = next(iter(graded.values()))[0]
             raise InputError(f"{layout.qrels[split]}, row {row}: query id {query!r} is not in {queries_file.name}")
     answered = [query for query, text in queries.items() if text and query in grades]
     if not answered:
         raise InputError(f"{queries_file}: none of its queries has a relevant document in {layout.qrels[split].name}")
     return JudgedQueries(
         {query: queries[query] for query in answered},
-        {query: {doc: grade for doc, (_, grade) in grades[query][1].items()} for query in answered},
-        {doc: row for q, (_, graded) in grades.items() if queries[q] for doc, (row, _) in graded.items()},
+        {query: {doc: grade for doc, (_, grade) in grades[query].items()} for query in answered},
+        {doc: row for q, graded in grades.items() if queries[q] for doc, (row, _) in graded.items()},
         len(grades) - len(answered),
     )
 
 
-def read_qrels(path: Path, layout: Layout) -> dict[str, tuple[int, dict[str, tuple[int, float]]]]:
-    """By query its first row, and of each relevant document the row and the grade."""
-    grades: dict[str, tuple[int, dict[str, tuple[int, float]]]] = {}
+def read_qrels(path: Path, layout: Layout) -> dict[str, dict[str, tuple[int, float]]]:
+    """By query the row and the grade of each relevant document."""
+    grades: dict[str, dict[str, tuple[int, float]]] = {}
     seen_keys: set[tuple[str, str]] = set()
     columns = layout.judged
     for row, (query, doc, score) in read_tsv(path, columns):
@@ -227,7 +222,7 @@ def read_qrels(path: Path, layout: Layout) -> dict[str, tuple[int, dict[str, tup
             )
         seen_keys.add((query, doc))
         if grade > 0:
-            grades.setdefault(query, (row, {}))[1][doc] = (row, grade)
+            grades.setdefault(query, {})[doc] = row, grade
     return grades
 
 

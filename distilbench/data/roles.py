@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import Corpus, RetrievalSet, Rows
+from distilbench.data.corpus import Corpus, EvaluationSet, Rows
 from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.storage.files import fingerprint
 from distilbench.storage.store import ArtifactStore
@@ -39,18 +39,19 @@ def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
     query_row[again_query] = count + np.arange(len(again_query))
     document_row[again_document] = count + len(again_query) + np.arange(len(again_document))
 
-    def moved(task: RetrievalSet) -> RetrievalSet:
-        return replace(task, queries=query_row[task.queries], documents=document_row[task.documents])
-
     repeated = np.concatenate([again_query, again_document])
+    judged_P2 = np.column_stack([query_row[judged[:, 0]], document_row[judged[:, 1]]])
     roles_N = np.concatenate([first_N, np.repeat([QUERY, DOCUMENT], [len(again_query), len(again_document)])])
     return replace(
         corpus,
         sentences=_followed(corpus, repeated, store),
-        train=_trained_rows(corpus.train[~trained[corpus.train]], query_row[judged[:, 0]], document_row[judged[:, 1]]),
-        judged_P2=np.column_stack([query_row[judged[:, 0]], document_row[judged[:, 1]]]),
+        train=np.union1d(corpus.train[~trained[corpus.train]], judged_P2.ravel()),
+        judged_P2=judged_P2,
         passages=np.unique(document_row[pool]),
-        retrieval=tuple(moved(task) for task in corpus.retrieval),
+        retrieval=tuple(
+            replace(task, queries=query_row[task.queries], documents=document_row[task.documents])
+            for task in corpus.retrieval
+        ),
         roles_N=roles_N.astype(np.int8),
     )
 
@@ -62,16 +63,11 @@ def _used(count: int, columns: Iterable[Rows]) -> NDArray[np.bool_]:
     return used
 
 
-def _trained_rows(*columns: Rows) -> Rows:
-    return np.unique(np.concatenate(columns))
-
-
 def _plain_columns(corpus: Corpus, judged: NDArray[np.bool_]) -> Iterable[Rows]:
     """Every row that is used in a set other than retrieval, or trained on but not as a `judged` query or passage."""
     yield from (corpus.train[~judged[corpus.train]], corpus.pairs_P2.ravel(), corpus.triplets_T3.ravel())
-    yield from (column for sts in corpus.sts for column in sts.columns)
-    yield from (column for task in (*corpus.pair_tasks, *corpus.probed) for column in task.columns)
-    yield from (side for labelled in corpus.classification for side in labelled.texts)
+    sets: tuple[EvaluationSet, ...] = (*corpus.sts, *corpus.pair_tasks, *corpus.probed, *corpus.classification)
+    yield from (column for one in sets for column in one.columns)
     yield from (held.rows for held in corpus.held_out)
 
 

@@ -7,8 +7,7 @@ import hashlib
 import heapq
 import random
 import sys
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -29,42 +28,12 @@ Labelled = tuple[str, str]
 """A sentence, and its source."""
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The sentences drawn, of `clean` rows that may be trained on; `dropped` rows are text of dev or test sets.
-
-    `sources`: how many were drawn of each source.
-    """
-
-    sentences: list[str]
-    clean: int
-    dropped: int
-    sources: dict[str, int]
-
-
 def fixed_sample(items: Iterable[T], limit: int | None) -> list[T]:
     """`limit` of the items, drawn with a fixed seed; all of them, in their order, where there are no more or it is None."""
     everything = list(items)
     if limit is None or len(everything) <= limit:
         return everything
     return random.Random(0).sample(everything, limit)
-
-
-def draw(labelled: Iterable[Labelled], evaluation: Collection[str], limit: int | None) -> Drawn:
-    """At most `limit` distinct sentences (None: all), none of `evaluation`, evenly of their sources (`draw_evenly`)."""
-    rows = dropped = 0
-
-    def clean() -> Iterator[Labelled]:
-        nonlocal rows, dropped
-        for text, source in labelled:
-            if text in evaluation:
-                dropped += 1
-            else:
-                rows += 1
-                yield text, source
-
-    sentences, sources = draw_evenly(clean(), limit)
-    return Drawn(sentences, rows, dropped, sources)
 
 
 def draw_evenly(labelled: Iterable[Labelled], limit: int | None) -> tuple[list[str], dict[str, int]]:

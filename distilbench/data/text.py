@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qsl
 
-from distilbench.data.readers import FORMATS_TOLD, column_names, format_of, read_columns, sentence
+from distilbench.data.readers import FORMATS_TOLD, column_names, format_of, known_format, read_columns, sentence
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
 from distilbench.storage.hub import hub_silence
@@ -31,10 +31,6 @@ class Texts:
 
     sources: tuple[str, ...] = ()
     column: str = "text"
-
-    def open(self) -> list[TextStream]:
-        """A stream for each source."""
-        return [open_text(source, self.column) for source in self.sources]
 
 
 @dataclass
@@ -100,8 +96,7 @@ def text_files(source: str) -> list[Path]:
     """The files of a local source, sorted by path; hidden ones, and those that begin with "_", only where they are named."""
     path = Path(source)
     if path.is_file():
-        if format_of(path) is None:
-            raise InputError(f"{path}: the format is not known by the file's name; expected {FORMATS_TOLD}")
+        known_format(path)
         return [path]
     if path.is_dir():
         paths = list(path.iterdir())

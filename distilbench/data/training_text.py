@@ -20,7 +20,7 @@ from distilbench.data.folder import Limits
 from distilbench.data.retrieval_sets import TRAIN, Layout, check_documents, judged_queries, layouts, texts_of
 from distilbench.data.sampling import draw_evenly
 from distilbench.data.sentences import TEXT, SentenceFile, in_batches, sentences_artifact, write_sentences
-from distilbench.data.text import Texts, TextStream
+from distilbench.data.text import Texts, TextStream, open_text
 from distilbench.errors import InputError
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
@@ -40,7 +40,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
     """
     if not texts.sources:
         return corpus
-    streams = texts.open()
+    streams = [open_text(source, texts.column) for source in texts.sources]
     test_rows = sorted(asked_rows(corpus))
     parts = {
         "sources": [stream.identity() for stream in streams],
@@ -57,8 +57,8 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
             drawn, _keyed(streams), KEYED, [[corpus.sentences[row] for row in test_rows]], limit=limit
         )
         row_of = {sentence: row for row, sentence in enumerate(corpus.sentences)}
-        known_rows: list[int] = []
-        write_sentences(folder / NEW, _unknown(SentenceFile(drawn), row_of, known_rows))
+        write_sentences(folder / NEW, (text for text in SentenceFile(drawn) if text not in row_of))
+        known_rows = [row_of[text] for text in SentenceFile(drawn) if text in row_of]
         save_array(folder / KNOWN, np.array(known_rows, dtype=np.int64))
         drawn.unlink()
         lines = [f"--text {stream.source}: {stream.summary()}" for stream in streams]
@@ -87,7 +87,7 @@ def asked_rows(corpus: Corpus) -> set[int]:
         columns += [side for n, s in pair_task.splits.items() if n != "train" for side in (s.left_P, s.right_P)]
     for labelled in corpus.classification:
         asked_N = labelled.split_N != "train"
-        columns += [side[asked_N] if asked_N.any() else side for side in labelled.texts]  # all, where cross-validated
+        columns += [side[asked_N] if asked_N.any() else side for side in labelled.columns]  # all, where cross-validated
     return {row for column in columns for row in column.tolist()}
 
 
@@ -96,15 +96,6 @@ def _keyed(streams: Sequence[TextStream]) -> Iterator[pa.RecordBatch]:
         for batch in in_batches(text for text, _ in stream):
             text = pa.array(batch, pa.string())
             yield pa.record_batch([text, text], schema=KEYED)
-
-
-def _unknown(drawn: SentenceFile, row_of: dict[str, int], known_rows: list[int]) -> Iterator[str]:
-    """The drawn sentences that the corpus has not; the rows of the others go to `known_rows`."""
-    for text in drawn:
-        if text in row_of:
-            known_rows.append(row_of[text])
-        else:
-            yield text
 
 
 def with_judgements(corpus: Corpus, root: Path | None, limits: Limits, *, passages: bool) -> Corpus:

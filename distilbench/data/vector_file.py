@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow.parquet import ParquetFile
 
 from distilbench.data.corpus import Corpus, PairTask, Rows
-from distilbench.data.readers import check_once, sentence
+from distilbench.data.readers import check_once, opened_parquet, sentence, unreadable
 from distilbench.data.sentences import TEXT, CorpusText, text_digest
 from distilbench.errors import InputError
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
@@ -29,10 +28,6 @@ SHARD_ROWS = 8192
 VECTOR_COLUMNS = ("vector", "embedding", "embeddings", "vectors")
 """The first of these that a file has holds its vectors."""
 EXPECTED = "expected NAME.parquet with the columns text and vector"
-_LISTS = [
-    *(pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
-    *(pa.types.is_list_view, pa.types.is_large_list_view),
-]
 LEAST_NORM = 1e-12
 DIGESTS, ORDER = "digests.npy", "order.npy"
 STEP_VERSION = 2
@@ -52,7 +47,7 @@ class VectorFile:
 
     def shape(self) -> tuple[int, int]:
         """Rows and dimensions, by the file's header and its first row."""
-        with _open(self.path) as file:
+        with opened_parquet(self.path) as file:
             rows = int(file.metadata.num_rows)
         first = next(self.blocks(1), None)
         if first is None:
@@ -62,7 +57,7 @@ class VectorFile:
     def blocks(self, size: int) -> Iterator[tuple[list[Any], NDArray[np.float32]]]:
         """Texts and vectors of up to `size` rows at a time, all vectors as wide as the first."""
         start, width = 0, 0
-        with _open(self.path) as file:
+        with opened_parquet(self.path) as file:
             columns = [self.column, _vector_column(self.path, file.schema_arrow)]
             if self.column not in file.schema_arrow.names:
                 raise InputError(f"{self.path}: no column {self.column!r}; the columns are {file.schema_arrow.names}")
@@ -74,9 +69,7 @@ class VectorFile:
                     yield batch.column(columns[0]).to_pylist(), vectors_ND
                     start += len(vectors_ND)
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-                raise InputError(
-                    f"{self.path}: cannot be read after row {start}: {str(error).splitlines()[0]}"
-                ) from None
+                raise unreadable(self.path, start, error) from None
 
 
 def vector_file(path: Path, column: str = TEXT) -> VectorFile:
@@ -85,7 +78,7 @@ def vector_file(path: Path, column: str = TEXT) -> VectorFile:
         raise InputError(f"--teacher-vectors {path}: no such file; {EXPECTED}")
     if path.suffix != ".parquet":
         raise InputError(f"--teacher-vectors {path}: the format is not known by the file's name; {EXPECTED}")
-    with _open(path) as file:
+    with opened_parquet(path) as file:
         _vector_column(path, file.schema_arrow)
     return VectorFile(path, column)
 
@@ -182,7 +175,7 @@ def restrict_to_vectors(corpus: Corpus, known_N: NDArray[np.bool_], source: str,
         passages=corpus.passages[known_N[corpus.passages]],
         sts=tuple(s for s in corpus.sts if is_whole(f"{s.name} ({s.split})", s.columns)),
         retrieval=tuple(t for t in corpus.retrieval if is_whole(f"{t.name} retrieval, {t.split}", t.columns)),
-        classification=tuple(s for s in corpus.classification if is_whole(f"classification {s.name}", s.texts)),
+        classification=tuple(s for s in corpus.classification if is_whole(f"classification {s.name}", s.columns)),
         pair_tasks=whole_tasks(corpus.pair_tasks),
         probed=whole_tasks(corpus.probed),
         found=(*corpus.found, f"{source}: vectors of {int(known_N.sum()):,} of {len(known_N):,} texts{left_out}"),
@@ -216,22 +209,14 @@ def _check_once(file: VectorFile, sorted_N: NDArray[np.bytes_], order_N: NDArray
         )
 
 
-def _open(path: Path) -> ParquetFile:
-    try:
-        return ParquetFile(path, pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}; {EXPECTED}") from None
-
-
 def _vector_column(path: Path, schema: Any) -> str:
     name = next((name for name in VECTOR_COLUMNS if name in schema.names), None)
     if name is None:
         raise InputError(f"{path}: no column {VECTOR_COLUMNS[0]!r}; the columns are {schema.names}; {EXPECTED}")
     check_once(path, (name,), schema.names)
     kind = schema.field(name).type
-    if not any(is_list(kind) for is_list in _LISTS) or not (
-        pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)
-    ):
+    value = getattr(kind, "value_type", pa.null()) if pa.types.is_nested(kind) else pa.null()
+    if not (pa.types.is_floating(value) or pa.types.is_integer(value)):
         raise InputError(f"{path}: column {name!r} holds {kind}; expected lists of numbers")
     return name
 

@@ -93,12 +93,6 @@ class EncoderSpec:
             return self.prompt_before()
         return [self.prompt_before(int(role)) for role in roles_N[start:stop]]
 
-    def reading(self, role: int) -> EncoderSpec:
-        """The same encoder for texts that are all of one role: it reads every text as it does those."""
-        before = self.prompt_before(role)
-        no_prompt = "" if before == "" else None
-        return replace(self, prompt=before or "", query_prompt=no_prompt, document_prompt=None)
-
     def folder(self) -> Path | None:
         """The local folder that holds the encoder, or None when the name is left to the hub."""
         if self.vectors is not None:
@@ -133,16 +127,13 @@ class EncoderSpec:
     def identity(self) -> dict[str, Any]:
         """What the vectors depend on, JSON-able: for a folder the checksums of all its files, else hub id and commit."""
         source: dict[str, Any]
-        folder = self.folder() if self.vectors is None else None
         if self.vectors is not None:
             source = {"vectors": self.vector_file.identity()}
-        elif folder is None:
-            source = {"hub": self.name, "commit": self._hub_commit()}
+        elif folder := self.folder():
+            files = [p for p in folder.rglob("*") if p.is_file() and p.suffix in _CONTENT and p.name != "README.md"]
+            source = {str(p.relative_to(folder)): file_sha256(p) for p in sorted(files)}
         else:
-            files = sorted(
-                p for p in folder.rglob("*") if p.is_file() and p.suffix in _CONTENT and p.name != "README.md"
-            )
-            source = {str(p.relative_to(folder)): file_sha256(p) for p in files}
+            source = {"hub": self.name, "commit": self._hub_commit()}
         by_role = {"query_prompt": self.query_prompt, "document_prompt": self.document_prompt} if self.by_role else {}
         return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens, **by_role}
 
@@ -270,7 +261,8 @@ def _positions(model: SentenceTransformer) -> int | None:
 
 
 _CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".spm", ".py"}
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+WEIGHTS = tuple(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", ".index.json"))
+"""Where a module's weights are, in the order that loading prefers; an index names the files of its parts."""
 _TOKENIZER_FILES = "expected a tokenizer's files (tokenizer.json, or its vocabulary) beside config.json"
 
 
@@ -287,8 +279,8 @@ def _check_folder(path: Path) -> None:
     inner = transformer_folder(path)
     if not ((inner / "config.json").exists() or (path / "modules.json").exists()):
         raise InputError(f"encoder {str(path)!r}: no config.json in it; expected a Hugging Face encoder folder")
-    if not any(any(path.rglob(name)) for name in _WEIGHTS):
-        raise InputError(f"encoder {str(path)!r}: no weights in it; expected one of {', '.join(_WEIGHTS)}")
+    if not any(any(path.rglob(name)) for name in WEIGHTS):
+        raise InputError(f"encoder {str(path)!r}: no weights in it; expected one of {', '.join(WEIGHTS)}")
 
 
 def readable_tokenizer(source: str, what: str) -> Any:

@@ -54,8 +54,6 @@ class StaticStudent(nn.Module):
 
     def start(self, start_Vd: NDArray[np.float32]) -> None:
         """Give every token another vector; its weight stays."""
-        if start_Vd.shape != tuple(self.vectors.shape):
-            raise ValueError(f"{start_Vd.shape} for a table of {tuple(self.vectors.shape)}")
         with torch.no_grad():
             self.vectors.copy_(torch.from_numpy(start_Vd))
 
@@ -77,13 +75,11 @@ class StaticStudent(nn.Module):
 
     def table(self) -> NDArray[np.float32]:
         """One vector a token, V x d, as it is saved: weight x vector, of the codes where it is stored in int8."""
-        folded_Vd = (self.vectors * self.weights).detach().float().cpu().numpy()
-        return decoded(*int8_table(folded_Vd)) if self.int8 else folded_Vd
+        return decoded(*int8_table(self.folded())) if self.int8 else self.folded()
 
-    def modules_to_save(self) -> list[nn.Module]:
-        """sentence-transformers' module of the table, without the normalisation that follows it."""
-        tokenizer = Tokenizer.from_file(str(self.tokenizer_file))
-        return [StaticEmbedding(tokenizer, embedding_weights=self.table())]
+    def folded(self) -> NDArray[np.float32]:
+        """Weight x vector of each token, V x d."""
+        return (self.vectors * self.weights).detach().float().cpu().numpy()
 
 
 def int8_table(table_Vd: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -106,14 +102,14 @@ def save_static(
     A table in int8 is saved as the tensors `embeddings` (codes) and `weights` (scales), whose product is what
     sentence-transformers loads.
     """
-    model = SentenceTransformer(modules=[*student.modules_to_save(), *after, Normalize()], device="cpu")
+    table = StaticEmbedding(Tokenizer.from_file(str(student.tokenizer_file)), embedding_weights=student.table())
+    model = SentenceTransformer(modules=[table, *after, Normalize()], device="cpu")
     if prompts is not None:
         prompts.keep_in(model)
     model.save(str(folder), create_model_card=False)
     if not student.int8:
         return
     inner = json.loads((folder / "modules.json").read_text())[0]["path"]
-    folded_Vd = (student.vectors * student.weights).detach().float().cpu().numpy()
-    codes_Vd, scale_V = int8_table(folded_Vd)
+    codes_Vd, scale_V = int8_table(student.folded())
     with atomic_path(folder / inner / "model.safetensors") as temporary:
         save_file({"embeddings": torch.from_numpy(codes_Vd), "weights": torch.from_numpy(scale_V)}, temporary)

@@ -78,15 +78,6 @@ class StudentSpec:
         """Whether a ranking has to say which layers it has."""
         return self.is_layers and str(self.rule).startswith(AUTO)
 
-    @property
-    def with_all_tokens(self) -> StudentSpec:
-        """The same start with all tokens of its tokenizer."""
-        return replace(self, fewer_tokens=False)
-
-    def with_encoder(self, renamed: Callable[[str], str]) -> StudentSpec:
-        """The same with its encoder's name or path replaced; the teacher stays the teacher."""
-        return self if self.encoder is None else replace(self, encoder=renamed(self.encoder))
-
     def made_of(self, encoder: str) -> StudentSpec:
         """The same layers of all tokens of another encoder."""
         return StudentSpec(None if self.rule == TEACHER else self.rule, encoder)
@@ -99,7 +90,7 @@ def is_static(student: str) -> bool:
 
 def aliases(student: str) -> tuple[str, ...]:
     """The names by which a search space speaks of a student: its own, and that of the same start with all tokens."""
-    return tuple(dict.fromkeys((student, str(StudentSpec.parse(student).with_all_tokens))))
+    return tuple(dict.fromkeys((student, str(replace(StudentSpec.parse(student), fewer_tokens=False)))))
 
 
 def setting_for(student: str, settings: Mapping[str, Setting] | None) -> Setting | None:
@@ -109,7 +100,8 @@ def setting_for(student: str, settings: Mapping[str, Setting] | None) -> Setting
 
 def with_encoder(student: str, renamed: Callable[[str], str]) -> str:
     """The student with its encoder's name or path replaced, where that is not the teacher."""
-    return str(StudentSpec.parse(student).with_encoder(renamed))
+    spec = StudentSpec.parse(student)
+    return student if spec.encoder is None else str(replace(spec, encoder=renamed(spec.encoder)))
 
 
 def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
@@ -199,24 +191,19 @@ def student_layers(student: str, teacher: EncoderSpec) -> int:
         return max(1, count // 2)
     if not spec.ranked:
         return len(listed_layers(student, count))
-    try:
-        depth = int(str(spec.rule).removeprefix(f"{AUTO}:"))
-    except ValueError:
-        depth = 0
-    if not 1 <= depth <= count:
+    depth = str(spec.rule).removeprefix(f"{AUTO}:")
+    if not (depth.isdecimal() and 1 <= int(depth) <= count):
         raise InputError(
             f"--student {student}: expected auto, or auto:N with N from 1 to {count}, the encoder's layers"
         )
-    return depth
+    return int(depth)
 
 
 def listed_layers(student: str, count: int) -> list[int]:
     """The layers of a student such as layers:0,2,4, of an encoder with `count`."""
-    try:
-        indices = [int(part) for part in str(StudentSpec.parse(student).rule).removeprefix("layers:").split(",")]
-    except ValueError:
-        indices = []
-    if not indices or any(not 0 <= i < count for i in indices) or sorted(set(indices)) != indices:
+    parts = str(StudentSpec.parse(student).rule).removeprefix("layers:").split(",")
+    indices = [int(part) for part in parts if part.strip().isdecimal()]
+    if len(indices) < len(parts) or max(indices) >= count or sorted(set(indices)) != indices:
         raise InputError(
             f"--student {student}: expected rising layer numbers from 0 to {count - 1}, such as layers:0,2,4"
         )

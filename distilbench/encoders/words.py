@@ -16,10 +16,8 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-MOST_WORDS, MOST_LETTERS = 500_000, 5_000_000
-"""Words that are remembered, and letters of all of them (a text of a language without spaces is one word), about 100 MB.
-With more of either all are forgotten.
-"""
+MOST_LETTERS = 5_000_000
+"""Letters of all words that are remembered, about 100 MB: with more all are forgotten."""
 
 Integers = NDArray[np.int64]
 
@@ -56,8 +54,8 @@ class _Numbers(dict[str, int]):
 class WordReader:
     """Token ids of texts, without special tokens: those that its tokenizer (see `reads_by_word`) has, and remembers."""
 
-    def __init__(self, tokenizer: Tokenizer, most_words: int = MOST_WORDS) -> None:
-        self._tokenizer, self._most = tokenizer, most_words
+    def __init__(self, tokenizer: Tokenizer, most_letters: int = MOST_LETTERS) -> None:
+        self._tokenizer, self._most = tokenizer, most_letters
         self._limit = int(tokenizer.truncation["max_length"]) if tokenizer.truncation else None
         self._busy = threading.Lock()
         self.forget()
@@ -79,7 +77,7 @@ class WordReader:
             words += parts
             count_B[i] = len(parts)
         with self._busy:
-            if len(self._numbers) > self._most or self._letters > MOST_LETTERS:
+            if self._letters > self._most:
                 self.forget()
             try:
                 word_W = np.fromiter(map(self._numbers.__getitem__, words), dtype=np.int64, count=len(words))

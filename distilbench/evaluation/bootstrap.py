@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.stats import rankdata
 
+from distilbench.records import Score
+
 RESAMPLES = 1_000
 CONFIDENCE = 0.95
 TAILS = (100 * (1 - CONFIDENCE) / 2, 100 * (1 + CONFIDENCE) / 2)
@@ -86,11 +88,6 @@ class Difference(BaseModel):
     p: float = Field(default=1.0, ge=0, le=1)
     ahead: float = Field(default=0.0, ge=0, le=1)
 
-    @property
-    def is_none(self) -> bool:
-        """Whether the interval holds 0."""
-        return self.low <= 0 <= self.high
-
 
 class Tie(NamedTuple):
     """Where a row stands: its group, and its difference to the row at position `leader`, which opened the group."""
@@ -137,6 +134,12 @@ def mean_of(parts: Sequence[Resampled], weights: Sequence[float] | None = None) 
     return Resampled(float(values), np.average(np.stack([p.resampled_B for p in parts]), axis=0, weights=weights))
 
 
+def score_of(resampled: Resampled, items: int, **described: str) -> Score:
+    """The score of a record, with its interval; `described` says its task, set, split and metric."""
+    measured = {"value": resampled.value, "n": items, **resampled.interval._asdict()}
+    return Score.model_validate({"variant": "all", **described, **measured})
+
+
 def _resampled(items: int, score: Callable[[Counts], Counts]) -> Resampled:
     """`score` gives a value for each row of counts: of the whole sample in float64, of the others in float32.
 
@@ -181,8 +184,6 @@ def paired_bootstrap(
     With n seeds their spread is taken as sqrt((n - 1) / n) of what it is estimated to be, as in any plain bootstrap:
     with two or three seeds, intervals are rather too narrow.
     """
-    if not rows or not all(rows) or not rows[0][0]:
-        raise ValueError(f"rows of {[len(row) for row in rows]} seeds; expected at least one, with a set")
     seeds = [items for row in rows for items in row]
     item_draws, seed_draws = np.random.default_rng(seed).spawn(2)
     observed_S, resampled_BS = np.zeros(len(seeds)), np.zeros((resamples, len(seeds)))
@@ -243,7 +244,7 @@ def grouped(averages: Averages) -> list[Tie]:
     while left:
         for row in left:
             difference = paired_difference(averages, row, left[0])
-            if difference.is_none:
+            if difference.low <= 0 <= difference.high:
                 ties[row] = Tie(_letters(number), left[0], difference)
         left = [row for row in left if row not in ties]
         number += 1

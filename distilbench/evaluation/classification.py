@@ -21,7 +21,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from distilbench.data.classification_sets import FOLDS
 from distilbench.data.corpus import ClassificationSet, Rows
-from distilbench.evaluation.bootstrap import resampled_mean
+from distilbench.evaluation.bootstrap import resampled_mean, score_of
 from distilbench.evaluation.logistic import Logistic, Problem
 from distilbench.evaluation.sts import Embed
 from distilbench.records import Score
@@ -51,10 +51,10 @@ def classified(embed: Embed, task: ClassificationSet, sentences: Sequence[str]) 
 
     `correct_N` is in the order of the set's test examples, of all of them where it is cross-validated.
     """
-    sides = [embed(rows) for rows in task.texts]
+    sides = [embed(rows) for rows in task.columns]
     features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
     # SentEval sorts by the sentences' lengths, then class, before it draws folds; ours are the same ones.
-    order = np.lexsort((task.class_N, *(_lengths(rows, sentences) for rows in reversed(task.texts))))
+    order = np.lexsort((task.class_N, *(_lengths(rows, sentences) for rows in reversed(task.columns))))
     features_ND, class_N, split_N = features_ND[order], task.class_N[order], task.split_N[order]
     train_N, dev_N = split_N == "train", split_N == "dev"
     if dev_N.any():
@@ -75,20 +75,17 @@ def _lengths(rows: Rows, sentences: Sequence[str]) -> NDArray[np.int64]:
 def classification_scores(
     embed: Embed, sets: Iterable[ClassificationSet], sentences: Sequence[str]
 ) -> tuple[list[Score], dict[str, NDArray[np.bool_]]]:
-    """The test accuracy of every set, and dev's, which chose the penalty; and by set which test examples were right."""
-    scores, right = [], {}
+    """The test accuracy of every set, and dev's, which chose the penalty; and by its name which test examples were right."""
+    scores, right = list[Score](), dict[str, NDArray[np.bool_]]()
     for task in sets:
         result = classified(embed, task, sentences)
-        described = {"task": "classification", "set": task.name, "metric": "accuracy", "variant": "all"}
-        dev = int((task.split_N == "dev").sum()) or int((task.split_N == "train").sum())
-        interval = resampled_mean(result.correct_N).interval._asdict()
-        scores.append(Score.model_validate({**described, "split": "dev", "value": result.dev, "n": dev}))
-        scores.append(
-            Score.model_validate(
-                {**described, "split": "test", "value": result.test, "n": len(result.correct_N), **interval}
-            )
-        )
-        right[task.name] = result.correct_N
+        described = {"task": "classification", "set": task.name, "metric": "accuracy"}
+        count = int((task.split_N == "dev").sum()) or int((task.split_N == "train").sum())
+        dev = {"split": "dev", "variant": "all", "value": result.dev, "n": count}
+        scores.append(Score.model_validate({**described, **dev}))
+        resampled = resampled_mean(result.correct_N)._replace(value=result.test)
+        scores.append(score_of(resampled, len(result.correct_N), split="test", **described))
+        right[f"classification/{task.name}/accuracy"] = result.correct_N
     return scores, right
 
 
@@ -143,10 +140,11 @@ def _folds(rows: NDArray[np.int64], classes_N: Classes) -> Iterator[tuple[Mask, 
     """Training and test rows of each fold of `rows`, as masks over all rows."""
     splitter = StratifiedKFold(n_splits=FOLDS, shuffle=True, random_state=SEED)
     for train, test in splitter.split(rows, classes_N[rows]):
-        yield _mask(rows[train], len(classes_N)), _mask(rows[test], len(classes_N))
+        yield mask_of(rows[train], len(classes_N)), mask_of(rows[test], len(classes_N))
 
 
-def _mask(rows: NDArray[np.int64], count: int) -> Mask:
+def mask_of(rows: NDArray[np.int64], count: int) -> Mask:
+    """True at these of `count` rows."""
     mask = np.zeros(count, dtype=bool)
     mask[rows] = True
     return mask

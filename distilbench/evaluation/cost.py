@@ -16,7 +16,6 @@ import itertools
 import json
 import os
 import statistics
-import struct
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from distilbench.encoders.encoder import EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
+from distilbench.encoders.encoder import WEIGHTS, EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
 from distilbench.errors import InputError
 from distilbench.machine import torch_threads
 from distilbench.records import EncoderCost
@@ -39,13 +39,6 @@ from distilbench.storage.store import ArtifactStore
 
 FILE = "cost.json"
 STEP_VERSION = 3
-WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
-"""Where a module's weights are, in the order that loading prefers; an index names the files of its parts."""
 NO_CONFIGURATION = "data_config.json"
 """What some older encoders were trained on."""
 BATCH = 32
@@ -69,13 +62,14 @@ class Size(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Milliseconds of a sentence: `batched_ms` in batches, `p50_ms` and `p95_ms` on its own; how many were timed."""
+    """Sentences per second, one at a time and in batches of 32; milliseconds of a single one; how many were timed."""
 
-    batched_ms: float
+    sentences_per_second_1: float
+    sentences_per_second_32: float
     p50_ms: float
     p95_ms: float
-    timed_batched: int
-    timed_single: int
+    timed_1: int
+    timed_32: int
 
 
 class CostBench:
@@ -107,18 +101,8 @@ class CostBench:
         def make(folder: Path, missing: list[str]) -> None:
             model = spec.load("cpu").eval()
             timing = time_encoder(model, spec.prompt_before(), self.texts, self.reference_s)
-            cost = EncoderCost(
-                **encoder_size(spec, model)._asdict(),
-                sentences_per_second_1=1000 / timing.p50_ms,
-                sentences_per_second_32=1000 / timing.batched_ms,
-                p50_ms=timing.p50_ms,
-                p95_ms=timing.p95_ms,
-                threads=1,
-                device="cpu",
-                timed_1=timing.timed_single,
-                timed_32=timing.timed_batched,
-            )
-            write_json(folder / FILE, cost.model_dump(mode="json"))
+            size = encoder_size(spec, model)
+            write_json(folder / FILE, {**size._asdict(), **timing._asdict(), "threads": 1, "device": "cpu"})
 
         built = self.store.build("cost", parts, [FILE], make)
         return EncoderCost.model_validate_json((built / FILE).read_bytes())
@@ -165,27 +149,16 @@ def needed_files(folder: Path, tokenizer: Any) -> list[Path]:
 def _weights(place: Path) -> set[Path]:
     """The files of the preferred weights of one module; none where it has none."""
     first = next((p for name in WEIGHTS if (p := place / name).is_file()), None)
-    if first is None:
-        return set()
-    parts = (
-        {place / name for name in json.loads(first.read_text())["weight_map"].values()}
-        if first.suffix == ".json"
-        else set[Path]()
-    )
-    if missing := sorted(p.name for p in parts if not p.is_file()):
-        raise InputError(f"{first}: names {missing[0]}, which is not there")
-    return {first, *parts}
+    if first is None or first.suffix != ".json":
+        return {first} if first else set()
+    return {first, *(place / name for name in json.loads(first.read_text())["weight_map"].values())}
 
 
 def _cached(spec: EncoderSpec) -> Path:
     """Where the hub's cache keeps the encoder, which is there once it is loaded."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
 
-    try:
-        return Path(snapshot_download(spec.name, revision=spec.revision, local_files_only=True))
-    except LocalEntryNotFoundError:
-        raise InputError(f"encoder {spec.name!r}: not in the hub's cache; expected it there once loaded") from None
+    return Path(snapshot_download(spec.name, revision=spec.revision, local_files_only=True))
 
 
 def shape_of(folder: Path) -> dict[str, Any]:
@@ -194,19 +167,14 @@ def shape_of(folder: Path) -> dict[str, Any]:
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
         if path.suffix == ".safetensors":
-            shape[name] = _tensors(path)
+            with safe_open(path, "np") as file:
+                tensors = {key: file.get_slice(key) for key in file.keys()}
+                shape[name] = {key: [tensor.get_dtype(), tensor.get_shape()] for key, tensor in tensors.items()}
         elif path.name == "tokenizer.json":
             shape[name] = file_sha256(path)
         elif path.suffix == ".json":
             shape[name] = path.stat().st_size
     return shape
-
-
-def _tensors(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-    return {name: [value["dtype"], value["shape"]] for name, value in header.items() if name != "__metadata__"}
 
 
 @functools.cache
@@ -275,13 +243,13 @@ def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence
             beside = statistics.fmean(others)
             alone.append([seconds / beside for seconds in times])
     p50, p95 = (statistics.median(float(np.percentile(ratios, q)) for ratios in alone) for q in (50, 95))
-    each = len(batches) / len(texts)
     return Timing(
-        1000 * statistics.median(batched) * reference_s * each,
-        1000 * p50 * reference_s,
-        1000 * p95 * reference_s,
-        len(texts) * len(batched),
-        len(singles) * len(alone),
+        sentences_per_second_1=1 / (p50 * reference_s),
+        sentences_per_second_32=len(texts) / (statistics.median(batched) * reference_s * len(batches)),
+        p50_ms=1000 * p50 * reference_s,
+        p95_ms=1000 * p95 * reference_s,
+        timed_1=len(singles) * len(alone),
+        timed_32=len(texts) * len(batched),
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, PairTask, Rows, Split, StsSet
 from distilbench.errors import InputError
-from distilbench.evaluation.bootstrap import Items, resampled_correlation, resampled_f1, resampled_mean
+from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.classification import classification_scores
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.indexes import IndexSpec
@@ -19,7 +19,7 @@ from distilbench.evaluation.pairs import probe
 from distilbench.evaluation.predictions import Predictions, sts_items, value_items
 from distilbench.evaluation.retrieval import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
 from distilbench.evaluation.selection import Measured, SelectionSets, fidelity_scores, selection_scores
-from distilbench.evaluation.sts import LEAST_SPREAD, Embed, cosine, from_rows, scores_of_similarities
+from distilbench.evaluation.sts import Embed, cosine, from_rows, scores_of_similarities
 from distilbench.records import IndexCost, Quantisation, Score, Task
 
 SPLITS: tuple[Split, ...] = ("test", "dev")
@@ -152,7 +152,7 @@ def _sts_part(sets: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]
     notes = [
         f"{s.name} ({s.split}): every pair has the same cosine; its correlations, which are undefined, stand as 0"
         for s, similarity_P in zip(sets, similarities, strict=True)
-        if np.ptp(similarity_P) < LEAST_SPREAD
+        if np.ptp(similarity_P) == 0
     ]
     return TaskScores(scores_of_similarities(sets, similarities), notes)
 
@@ -180,31 +180,15 @@ def _items_of(measured: Sequence[Measured]) -> dict[str, Items]:
 
 
 def _classification_part(scored: _Scored) -> TaskScores:
-    corpus = scored.corpus
-    scores, correct = classification_scores(scored.checked, corpus.classification, corpus.sentences)
-    return TaskScores(
-        scores, items={f"classification/{name}/accuracy": correct_N for name, correct_N in correct.items()}
-    )
+    scores, correct = classification_scores(scored.checked, scored.corpus.classification, scored.corpus.sentences)
+    return TaskScores(scores, items=correct)
 
 
 def _pair_part(scored: _Scored, task: PairTask) -> TaskScores:
-    """The scores of a pair task with intervals, or why there are none."""
     probed = probe(scored.checked, task)
-    if probed.note:
-        return TaskScores(notes=[probed.note])
-    part = TaskScores()
-    for score in probed.scores:
-        if score.metric in ("pearson", "spearman"):
-            ranks = score.metric == "spearman"
-            interval = resampled_correlation(probed.predicted_P, probed.target_P, ranks=ranks).interval
-        elif score.metric == "f1":
-            interval = resampled_f1(probed.predicted_P == 1, probed.target_P == 1).interval
-        else:
-            correct_P = probed.predicted_P == probed.target_P
-            interval = resampled_mean(correct_P).interval
-            if probed.split == "test":
-                part.items[f"pair-probe/{task.name}/accuracy"] = correct_P
-        part.scores.append(score.model_copy(update=interval._asdict()))
+    part = TaskScores(probed.scores, [probed.note] if probed.note else [])
+    if probed.split == "test" and task.kind != "regression":
+        part.items[f"pair-probe/{task.name}/accuracy"] = probed.predicted_P == probed.target_P
     return part
 
 
@@ -213,7 +197,8 @@ def _searches(
 ) -> list[RetrievalResult]:
     """The results of every retrieval set by each index and code; its documents are read once for all of them."""
     take = vectors.take_documents or vectors.take
-    return [
-        evaluate_retrieval(Documents(take, task.documents, width), embed(task.queries), task, indexes, codes)
-        for task in corpus.retrieval
-    ]
+    results = []
+    for task in corpus.retrieval:
+        documents = Documents(take, task.documents, width, f"{task.name} ({task.split})")
+        results.append(evaluate_retrieval(documents, embed(task.queries), task, indexes, codes))
+    return results

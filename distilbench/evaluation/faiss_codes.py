@@ -113,12 +113,11 @@ class Code:
             if not file.is_file():
                 raise InputError(f"{file}: no such file; expected a code saved as {card.name} and {path.name}")
         described = read_card(card)
-        wanted: list[tuple[str, object, str]] = [("format", FORMAT, ""), ("kind", kind, "")]
-        wanted += [("width", width, ", the width of the encoder")] if width is not None else []
-        wanted += [("sha256", file_sha256(path), f", that of {path.name}: one of the two files is damaged")]
-        for key, value, why in wanted:
+        wanted = {"format": FORMAT, "kind": kind, "width": described.get("width") if width is None else width}
+        wanted["sha256"] = file_sha256(path)
+        for key, value in wanted.items():
             if described.get(key) != value:
-                raise InputError(f"{card}: {key} is {described.get(key)!r}, expected {value!r}{why}")
+                raise InputError(f"{card}: {key} is {described.get(key)!r}, expected {value!r}, as {path.name} has it")
         try:
             index = faiss.read_index(str(path))
         except RuntimeError as error:
@@ -284,7 +283,9 @@ def _with_float_signs(index: Any, threshold_d: NDArray[np.float32]) -> Any:
     """
     d, bits = len(threshold_d), -(-len(threshold_d) // 8) * 8
     signs_K8 = np.unpackbits(np.arange(CENTROIDS, dtype=np.uint8)[:, None], axis=1) * np.float32(2) - 1
-    inner = _product_code(bits, bits // 8, np.tile(signs_K8 / np.float32(bits**0.5), (bits // 8, 1, 1)))
+    inner = faiss.IndexPQ(bits, bits // 8, 8, faiss.METRIC_L2)
+    faiss.copy_array_to_vector(np.tile(signs_K8 / np.float32(bits**0.5), (bits // 8, 1, 1)).ravel(), inner.pq.centroids)
+    inner.is_trained = True
     centred = faiss.CenteringTransform(d)
     faiss.copy_array_to_vector(threshold_d, centred.mean)
     centred.is_trained = True
@@ -293,13 +294,6 @@ def _with_float_signs(index: Any, threshold_d: NDArray[np.float32]) -> Any:
     for transform in reversed(maps):
         held.prepend_transform(transform)
     return copied(held)
-
-
-def _product_code(d: int, parts: int, centroids_MKw: NDArray[np.float32]) -> Any:
-    index = faiss.IndexPQ(d, parts, 8, faiss.METRIC_L2)
-    faiss.copy_array_to_vector(np.ascontiguousarray(centroids_MKw, dtype=np.float32).ravel(), index.pq.centroids)
-    index.is_trained = True
-    return index
 
 
 def copied(index: Any) -> Any:

@@ -10,7 +10,7 @@ Axes in names: N rows of a block or sample, D dimensions, B bytes of a code, Q q
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import faiss as typed_faiss
@@ -24,15 +24,8 @@ from distilbench.evaluation.faiss_codes import Code, chain_of, copied, inner_of,
 from distilbench.records import IndexKind
 
 faiss: Any = typed_faiss  # its type stubs lack, or have otherwise, much of what is used here
-GPU_KINDS = ("flat", "ivf", "ivf-pq")
-"""What FAISS has on GPUs; it has scalar quantisers there only below inverted lists, and graphs only as cuVS's own."""
 POINTS_PER_LIST = 39
 """FAISS's own lower limit for training a list's centroid."""
-SQ_POINTS = 16_384
-"""Training vectors for the ranges of "sq8"."""
-DIMENSIONS_PER_CODE = 8
-"""At most. With 90,000 MiniLM vectors, 4 found 74 % of the exact first 10, 8 found 67 % in 0.62 times the bytes, and lists
-without codes 80 %."""
 ITERATIONS = 10
 """Of k-means for the lists: FAISS's own number in `IndexIVF`."""
 MORE = 4
@@ -42,46 +35,34 @@ SCORES = 2**28
 """Inner products that torch holds at once, in float32."""
 QUERIES = 64
 """Queries whose candidates are ranked again at a time."""
-
-
 LINKS, EF_CONSTRUCTION, EF_SEARCH = 32, 80, 128
 """HNSW's; FAISS never searches with fewer than the 100 results wanted."""
 
 
 @dataclass(frozen=True)
 class IndexSpec:
-    """An index of FAISS. `lists` is (nlist, nprobe) of "ivf" and "ivf-pq", None: `ivf_setting`; HPD's is (1024, 5)."""
+    """An index of FAISS. `lists` is (nlist, nprobe) of "ivf", None: `ivf_setting`; HPD's is (1024, 5)."""
 
     kind: FaissKind
     lists: tuple[int, int] | None = None
 
     def resolved(self, documents: int) -> IndexSpec:
         """With the lists for that many documents filled in."""
-        if self.kind not in FAISS_KINDS:
-            raise ValueError(f"index kind {self.kind!r}, expected one of {', '.join(FAISS_KINDS)}")
-        if not self.kind.startswith("ivf"):
+        if self.kind != "ivf":
             return IndexSpec(self.kind)
         nlist, nprobe = self.lists or ivf_setting(documents)
         if not 1 <= nprobe <= nlist <= documents:
-            raise ValueError(
-                f"{self.kind}: nlist {nlist} and nprobe {nprobe} for {documents} documents, expected 1 <= nprobe <= nlist "
-                "<= documents"
-            )
-        if self.kind == "ivf-pq" and documents < 2:
-            raise ValueError(f"ivf-pq: {documents} document, expected at least 2, one for each centroid")
+            described = f"nlist {nlist} and nprobe {nprobe} for {documents} documents"
+            raise ValueError(f"ivf: {described}, expected 1 <= nprobe <= nlist <= documents")
         return IndexSpec(self.kind, (nlist, nprobe))
 
     def training_rows(self, documents: int) -> int:
         """How many vectors the resolved index is trained on: 0 when it needs none, at most `documents`.
 
-        39 for each centroid, FAISS's least, since the sample is held in memory: 64 found 1.3 points more of the exact first
-        10 among 90,000 MiniLM vectors, and all (88) about as many as 64.
+        39 for each list, FAISS's least, since the sample is held in memory: 64 found 1.3 points more of the exact first 10
+        among 90,000 MiniLM vectors, and all (88) about as many as 64.
         """
-        wanted = SQ_POINTS if self.kind == "sq8" else 0
-        if self.lists is not None:
-            codes = 2 ** code_bits(documents) if self.kind == "ivf-pq" else 1
-            wanted = POINTS_PER_LIST * max(self.lists[0], codes)
-        return min(documents, wanted)
+        return min(documents, POINTS_PER_LIST * self.lists[0]) if self.lists else 0
 
 
 def ivf_setting(documents: int) -> tuple[int, int]:
@@ -93,20 +74,15 @@ def ivf_setting(documents: int) -> tuple[int, int]:
     return nlist, min(nlist, max(5, round(5 * nlist / 1024)))
 
 
-def code_bits(documents: int) -> int:
-    """Bits of each code of "ivf-pq": fewer than 8 where there are under 39 vectors for each of the 256 centroids."""
-    return min(8, int(np.log2(max(2, documents // POINTS_PER_LIST))))
-
-
 def parse_index(text: str, option: str = "--indexes") -> IndexSpec:
-    """An index as an option writes it: its kind, or ivf or ivf-pq with nlist and nprobe, such as ivf:1024:5."""
+    """An index as an option writes it: its kind, or ivf with nlist and nprobe, such as ivf:1024:5."""
     kind, *numbers = text.split(":")
     if kind not in FAISS_KINDS:
         raise InputError(f"{option} {kind}: expected one of {', '.join(FAISS_KINDS)}")
     if not numbers:
         return IndexSpec(kind)
-    if len(numbers) != 2 or kind not in ("ivf", "ivf-pq") or not all(n.isdecimal() and int(n) for n in numbers):
-        raise InputError(f"{option} {text}: expected {kind} alone, or ivf or ivf-pq with nlist and nprobe: ivf:1024:5")
+    if len(numbers) != 2 or kind != "ivf" or not all(n.isdecimal() and int(n) for n in numbers):
+        raise InputError(f"{option} {text}: expected {kind} alone, or ivf with nlist and nprobe: ivf:1024:5")
     return IndexSpec(kind, lists=(int(numbers[0]), int(numbers[1])))
 
 
@@ -118,12 +94,10 @@ class DocumentIndex:
     code: Code | None
     """What is stored; None is float32."""
     held: Any
-    flat: Any = None
-    """An index without documents that decodes stored bytes; None where the index takes vectors alone."""
-    setting: str = ""
+    flat: Any
+    """An index without documents, which decodes stored bytes."""
+    setting: str
     device: Literal["cpu", "cuda"] = "cpu"
-    kept: list[Any] = field(default_factory=list)
-    """What FAISS holds pointers to."""
 
     @property
     def kind(self) -> IndexKind:
@@ -133,7 +107,7 @@ class DocumentIndex:
     @property
     def rescored(self) -> bool:
         """Whether decoded vectors have different norms: then what FAISS finds is ranked again by cosine."""
-        return self.flat is not None and norms_differ(self.code)
+        return norms_differ(self.code)
 
     def add(self, vectors_ND: NDArray[np.float32]) -> None:
         """Append documents by their unit vectors."""
@@ -144,22 +118,11 @@ class DocumentIndex:
 
     def add_codes(self, codes_NB: NDArray[np.uint8]) -> None:
         """Append documents by their stored bytes."""
-        inner = inner_of(self.held)
-        first, codes_NB = inner.ntotal, np.ascontiguousarray(codes_NB)
-        if isinstance(inner, faiss.IndexIVF):
-            list_N = inner.quantizer.assign(self.flat.sa_decode(codes_NB), 1).ravel()
-            number = inner.sa_code_size() - codes_NB.shape[1]  # of bytes of the list's number, the lowest first
-            list_NB = list_N.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :number]
-            ids_N = np.arange(first, first + len(codes_NB), dtype=np.int64)
-            inner.add_sa_codes(np.ascontiguousarray(np.hstack([list_NB, codes_NB])), ids_N)
-        elif isinstance(inner, faiss.IndexHNSW):
-            inner.add(self.flat.sa_decode(codes_NB))
-            storage = faiss.downcast_index(inner.storage)
-            # FAISS has coded the decoded vectors again, which of two equal centroids may give the other.
-            held_NB = faiss.rev_swig_ptr(storage.codes.data(), storage.codes.size()).reshape(-1, codes_NB.shape[1])
-            held_NB[first:] = codes_NB
-        else:
+        inner, codes_NB = inner_of(self.held), np.ascontiguousarray(codes_NB)
+        if self.spec.kind == "flat":
             inner.add_sa_codes(codes_NB)
+        else:  # coded again there: as the same bytes, or as another of two equal centroids
+            inner.add(self.flat.sa_decode(codes_NB))
         self.held.ntotal = inner.ntotal
 
     def search(self, queries_QD: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
@@ -214,100 +177,74 @@ def document_index(
     it is to be searched and not written, that of float32 vectors lives on the GPUs where FAISS sees any and has the kind
     there; a flat one on torch's GPU where FAISS sees none.
     """
-    if spec.kind in ("sq8", "ivf-pq"):
-        return _of_vectors(spec, sample_ND, documents, on_gpu)
-    setting = f"M={LINKS}, efConstruction={EF_CONSTRUCTION}, efSearch={EF_SEARCH}" if spec.kind == "hnsw" else ""
-    setting = setting or _trained(spec, documents)
     flat = faiss.IndexFlatIP(width) if code is None else copied(inner_of(code.trained))
-    kept: list[Any] = [code, flat]
-    if spec.kind == "flat":
-        inner = copied(flat)
-    elif spec.kind == "ivf":
+    settings = []
+    if spec.lists is not None:
         sample_ND = sample_ND if code is None else flat.sa_decode(np.ascontiguousarray(sample_ND))
-        inner = _lists(flat, spec, sample_ND, kept)
-    else:
+        inner = _lists(flat, spec.lists, sample_ND)
+        settings = [f"trained on {len(sample_ND)}"] if len(sample_ND) < documents else []
+    elif spec.kind == "hnsw":
         inner = _graph(flat)
+        settings = [f"M={LINKS}, efConstruction={EF_CONSTRUCTION}, efSearch={EF_SEARCH}"]
+    else:
+        inner = copied(flat)
     if code is None:
         held, device = on_gpus(spec, inner, documents) if on_gpu else (inner, "cpu")
-        return DocumentIndex(spec, code, held, flat, setting, device, kept)
+        return DocumentIndex(spec, code, held, flat, ", ".join(settings), device)
     held = inner
     if chain := chain_of(code.trained):
         held = faiss.IndexPreTransform(inner)
         for transform in reversed(chain):
             held.prepend_transform(transform)
         held.is_trained = True
-    rescoring = f"rescore={MORE}" if norms_differ(code) else ""
-    setting = ", ".join(filter(None, [setting, rescoring]))
-    return DocumentIndex(spec, code, held, flat, setting, "cpu", [*kept, inner, *chain])
+    settings += [f"rescore={MORE}"] if norms_differ(code) else []
+    return DocumentIndex(spec, code, held, flat, ", ".join(settings))
 
 
-def _of_vectors(spec: IndexSpec, sample_ND: NDArray[np.float32], documents: int, on_gpu: bool) -> DocumentIndex:
-    """An index that FAISS trains on the documents and that takes vectors: 8 bits a dimension, or lists of product codes."""
-    width, settings = sample_ND.shape[1], [_trained(spec, documents)]
-    if spec.lists is None:
-        index = faiss.index_factory(width, "SQ8", faiss.METRIC_L2)
-    else:
-        per_code = next(d for d in range(DIMENSIONS_PER_CODE, 0, -1) if width % d == 0)
-        codes, bits = width // per_code, code_bits(documents)
-        factory = f"IVF{spec.lists[0]},PQ{codes}x{bits}np"
-        index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
-        # FAISS would copy up to 256 a centroid for this, 65,536 vectors: more than the lists may need in all.
-        index.pq.cp.max_points_per_centroid = POINTS_PER_LIST
-        index.pq.cp.min_points_per_centroid = 1
-        index.cp.min_points_per_centroid = 1  # FAISS warns below 39, which only settings that were asked for are
-        index.nprobe = spec.lists[1]
-        settings = [f"m={codes}", f"bits={bits}", *settings]
-    index.train(sample_ND)
-    held, device = on_gpus(spec, index, documents) if on_gpu else (index, "cpu")
-    return DocumentIndex(spec, None, held, None, ", ".join(filter(None, settings)), device)
-
-
-def _trained(spec: IndexSpec, documents: int) -> str:
-    rows = spec.training_rows(documents)
-    return f"trained on {rows}" if 0 < rows < documents else ""
-
-
-def _lists(flat: Any, spec: IndexSpec, sample_Nd: NDArray[np.float32], kept: list[Any]) -> Any:
-    nlist, nprobe = spec.lists or (1, 1)
+def _lists(flat: Any, lists: tuple[int, int], sample_Nd: NDArray[np.float32]) -> Any:
+    """Lists of what `flat` stores; a query is compared with those of the `lists[1]` nearest centroids."""
+    nlist, nprobe = lists
     d, metric = flat.d, flat.metric_type
     # Spherical: a query of norm 1 goes to the lists of the largest cosine, whatever the norms of decoded vectors are.
     clusters = faiss.Kmeans(d, nlist, niter=ITERATIONS, spherical=True, min_points_per_centroid=1, seed=1234)
     clusters.train(sample_Nd)
     coarse = faiss.IndexFlat(d, metric)
     coarse.add(clusters.centroids)
-    kept.append(coarse)
     if isinstance(flat, faiss.IndexPQ):
         index = faiss.IndexIVFPQ(coarse, d, nlist, flat.pq.M, 8, metric)
         index.by_residual = False
-        faiss.copy_array_to_vector(faiss.vector_to_array(flat.pq.centroids), index.pq.centroids)
     elif isinstance(flat, faiss.IndexScalarQuantizer):
         index = faiss.IndexIVFScalarQuantizer(coarse, d, nlist, flat.sq.qtype, metric, False)
-        faiss.copy_array_to_vector(faiss.vector_to_array(flat.sq.trained), index.sq.trained)
-    elif isinstance(flat, faiss.IndexFlat):
-        index = faiss.IndexIVFFlat(coarse, d, nlist, metric)
     else:
-        raise InputError(f"ivf: FAISS has no lists of {type(flat).__name__}; expected flat")
+        index = faiss.IndexIVFFlat(coarse, d, nlist, metric)
+    _copy_training(flat, index)
     index.nprobe, index.is_trained = nprobe, True
     return index
 
 
 def _graph(flat: Any) -> Any:
+    """A graph of what `flat` stores."""
     if isinstance(flat, faiss.IndexPQ):
         index = faiss.IndexHNSWPQ(flat.d, flat.pq.M, LINKS, 8, flat.metric_type)
-        codes = faiss.downcast_index(index.storage).pq
-        faiss.copy_array_to_vector(faiss.vector_to_array(flat.pq.centroids), codes.centroids)
-        codes.compute_sdc_table()  # distances between centroids: the graph is built by them
     elif isinstance(flat, faiss.IndexScalarQuantizer):
         index = faiss.IndexHNSWSQ(flat.d, flat.sq.qtype, LINKS, flat.metric_type)
-        ranges = faiss.downcast_index(index.storage).sq.trained
-        faiss.copy_array_to_vector(faiss.vector_to_array(flat.sq.trained), ranges)
-    elif isinstance(flat, faiss.IndexFlat):
-        index = faiss.IndexHNSWFlat(flat.d, LINKS, flat.metric_type)
     else:
-        raise InputError(f"hnsw: FAISS has no graph of {type(flat).__name__}; expected flat")
-    index.storage.is_trained = index.is_trained = True
+        index = faiss.IndexHNSWFlat(flat.d, LINKS, flat.metric_type)
+    storage = faiss.downcast_index(index.storage)
+    _copy_training(flat, storage)
+    if isinstance(flat, faiss.IndexPQ):
+        storage.pq.compute_sdc_table()  # distances between centroids: the graph is built by them
+    storage.is_trained = index.is_trained = True
     index.hnsw.efConstruction, index.hnsw.efSearch = EF_CONSTRUCTION, EF_SEARCH
     return index
+
+
+def _copy_training(flat: Any, index: Any) -> None:
+    """Give an index of the same code the centroids or ranges of `flat`; float32 has none."""
+    if isinstance(flat, faiss.IndexPQ):
+        faiss.copy_array_to_vector(faiss.vector_to_array(flat.pq.centroids), index.pq.centroids)
+    elif isinstance(flat, faiss.IndexScalarQuantizer):
+        faiss.copy_array_to_vector(faiss.vector_to_array(flat.sq.trained), index.sq.trained)
 
 
 def serialised_bytes(index: DocumentIndex) -> int:
@@ -360,21 +297,14 @@ class TorchFlat:
 def on_gpus(spec: IndexSpec, index: Any, documents: int) -> tuple[Any, Literal["cpu", "cuda"]]:
     """A copy of the index on each GPU, which share the queries; the index itself where FAISS has no such index on GPUs.
 
-    Copies and not shards: a sharded flat index takes its vectors in one piece only. Product codes of a length that the GPU
-    does not offer stay on the CPU. Where FAISS sees no GPU but torch does, a flat index is torch's, if it fits there.
+    Copies and not shards: a sharded flat index takes its vectors in one piece only. Graphs are there as cuVS's own alone.
+    Where FAISS sees no GPU but torch does, a flat index is torch's, if it fits there.
     """
-    if spec.kind not in GPU_KINDS:
+    if spec.kind == "hnsw":
         return index, "cpu"
-    if not getattr(faiss, "get_num_gpus", lambda: 0)():
-        if spec.kind == "flat" and torch.cuda.is_available():
-            if 4 * index.d * documents + 8 * SCORES < torch.cuda.mem_get_info()[0]:
-                return TorchFlat(index, documents), "cuda"
-        return index, "cpu"
-    options = faiss.GpuMultipleClonerOptions()
-    options.useFloat16 = spec.kind == "ivf-pq"  # its look-up tables; in float32 over 48 codes exceed the shared memory
-    try:
-        return faiss.index_cpu_to_all_gpus(index, co=options), "cuda"
-    except RuntimeError:
-        if spec.kind != "ivf-pq":
-            raise
-        return index, "cpu"
+    if getattr(faiss, "get_num_gpus", lambda: 0)():
+        return faiss.index_cpu_to_all_gpus(index), "cuda"
+    if spec.kind == "flat" and torch.cuda.is_available():
+        if 4 * index.d * documents + 8 * SCORES < torch.cuda.mem_get_info()[0]:
+            return TorchFlat(index, documents), "cuda"
+    return index, "cpu"

@@ -13,7 +13,7 @@ Axes in names: P pairs of the reported split, N pairs of all splits, U distinct 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from distilbench.data.corpus import PairSplit, PairTask
 from distilbench.errors import InputError
-from distilbench.evaluation.classification import pair_features
+from distilbench.evaluation.bootstrap import Resampled, resampled_correlation, resampled_f1, resampled_mean, score_of
+from distilbench.evaluation.classification import mask_of, pair_features
 from distilbench.evaluation.logistic import Logistic, Problem
 from distilbench.evaluation.sts import Embed, spearman
 from distilbench.records import Score
@@ -48,7 +49,7 @@ class Probed(NamedTuple):
     task: str
     split: Literal["dev", "test"]
     scores: list[Score]
-    """In the order of `pair_metrics`; empty where `note` says why."""
+    """In the order of `metrics_of`, with their intervals; empty where `note` says why."""
     note: str
     """Task and reason where there are no scores, else ""."""
     penalty: float
@@ -84,11 +85,22 @@ def probe(embed: Embed, task: PairTask, *, limit: int = LIMIT, seed: int = SEED)
     metrics, note = _metrics(task, predicted_P, target_P), ""
     if not metrics:
         note = f"{task.name}: every {split} pair is given the score {predicted_P[0]:.4g}: a constant correlates with nothing"
+    described = {"task": "pair-probe", "set": task.name, "split": split}
     scores = [
-        Score(task="pair-probe", set=task.name, split=split, metric=metric, variant="all", value=value, n=len(target_P))
+        score_of(
+            _resampled(metric, predicted_P, target_P)._replace(value=value), len(target_P), metric=metric, **described
+        )
         for metric, value in metrics.items()
     ]
     return Probed(task.name, split, scores, note, _penalties(task)[best], predicted_P, target_P)
+
+
+def _resampled(metric: Metric, predicted_P: NDArray[np.float64], target_P: NDArray[np.float64]) -> Resampled:
+    if metric == "accuracy":
+        return resampled_mean(predicted_P == target_P)
+    if metric == "f1":
+        return resampled_f1(predicted_P == 1, target_P == 1)
+    return resampled_correlation(predicted_P, target_P, ranks=metric == "spearman")
 
 
 def _sampled(train: PairSplit, limit: int, seed: int) -> PairSplit:
@@ -140,12 +152,8 @@ def _size(values: NDArray[np.float32]) -> float:
 def _folds(task: PairTask, rows: NDArray[np.int64], target_N: NDArray[np.float64], seed: int) -> list[Mask]:
     """Which of all pairs each fold of `rows` holds out."""
     splitter = KFold if task.kind == "regression" else StratifiedKFold
-    masks = []
-    for _, held_out in splitter(n_splits=FOLDS, shuffle=True, random_state=seed).split(rows, target_N[rows]):
-        mask = np.zeros(len(target_N), dtype=bool)
-        mask[rows[held_out]] = True
-        masks.append(mask)
-    return masks
+    splits = splitter(n_splits=FOLDS, shuffle=True, random_state=seed).split(rows, target_N[rows])
+    return [mask_of(rows[held_out], len(target_N)) for _, held_out in splits]
 
 
 def _penalties(task: PairTask) -> tuple[float, ...]:
@@ -171,33 +179,29 @@ def _predict(
 
 
 def _metrics(task: PairTask, predicted_P: NDArray[np.float64], target_P: NDArray[np.float64]) -> Mapping[Metric, float]:
-    """`pair_metrics` of scores, or of the numbers of classes; none where every score is the same but for rounding."""
+    """`metrics_of` the predictions; none where every score is the same but for rounding."""
     if task.kind == "regression" and np.ptp(predicted_P) <= NOTHING * np.ptp(target_P):
         return {}
-    outputs_PC = np.eye(3)[predicted_P.astype(int)] if task.kind == "three-class" else predicted_P[:, None]
-    return pair_metrics(task.kind, outputs_PC, target_P)
-
-
-def pearson(output_P: NDArray[np.floating], target_P: NDArray[np.float64]) -> float:
-    """Pearson x 100; 0 when every output is the same."""
-    if np.ptp(output_P) == 0:
-        return 0.0
-    return 100 * float(pearsonr(output_P.astype(np.float64), target_P).statistic)
-
-
-def predicted_class(kind: str, outputs_PC: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Class numbers: the largest of three outputs; 1 where the single output of a binary task is above 0."""
-    if kind == "binary":
-        return (outputs_PC[:, 0] > 0).astype(np.int64)
-    return np.argmax(outputs_PC, axis=1)
+    return metrics_of(task.kind, predicted_P, target_P)
 
 
 def pair_metrics(kind: str, outputs_PC: NDArray[np.floating], target_P: NDArray[np.float64]) -> dict[Metric, float]:
-    """x 100, the metric to select by first: Pearson and Spearman, or accuracy, with two classes F1 of class 1 after it."""
+    """`metrics_of` a head's outputs: the largest of three is the class; of a binary task 1 where the output is above 0."""
+    if kind == "three-class":
+        return metrics_of(kind, np.argmax(outputs_PC, axis=1), target_P)
+    return metrics_of(kind, outputs_PC[:, 0] > 0 if kind == "binary" else outputs_PC[:, 0], target_P)
+
+
+def metrics_of(kind: str, predicted_P: NDArray[Any], target_P: NDArray[np.float64]) -> dict[Metric, float]:
+    """x 100, of scores Pearson and Spearman, of classes accuracy, with two classes F1 of class 1 after it.
+
+    The first is the one to select by.
+    """
     if kind == "regression":
-        output_P = outputs_PC[:, 0].astype(np.float64)
-        return {"pearson": pearson(output_P, target_P), "spearman": spearman(output_P, target_P)}
-    predicted, gold = predicted_class(kind, outputs_PC), target_P.astype(np.int64)
+        output_P = predicted_P.astype(np.float64)
+        pearson = 0.0 if np.ptp(output_P) == 0 else 100 * float(pearsonr(output_P, target_P).statistic)
+        return {"pearson": pearson, "spearman": spearman(output_P, target_P)}
+    predicted, gold = predicted_P.astype(np.int64), target_P.astype(np.int64)
     metrics: dict[Metric, float] = {"accuracy": 100 * float(accuracy_score(gold, predicted))}
     if kind == "binary":
         metrics["f1"] = 100 * float(f1_score(gold, predicted, zero_division=0))
@@ -205,7 +209,7 @@ def pair_metrics(kind: str, outputs_PC: NDArray[np.floating], target_P: NDArray[
 
 
 def pair_scores(task: PairTask, split: Literal["dev", "test"], outputs_PC: NDArray[np.floating]) -> list[Score]:
-    """The scores of a task's split, in the order of `pair_metrics`."""
+    """The scores of a task's split, in the order of `metrics_of`."""
     target_P = task.splits[split].target_P
     return [
         Score(task="pairs", set=task.name, split=split, metric=metric, variant="all", value=value, n=len(target_P))

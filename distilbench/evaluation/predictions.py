@@ -6,12 +6,10 @@ chosen by the dev items, and by no test item.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +18,6 @@ from distilbench.data.corpus import StsSet
 from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import Items
 from distilbench.storage.files import atomic_path
-
-UNREADABLE = (
-    *(OSError, ValueError, TypeError, LookupError, AttributeError, EOFError, MemoryError, RuntimeError),
-    *(BadZipFile, zlib.error),
-)
-"""What NumPy raises of a damaged archive, or of a file that is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +55,7 @@ class Predictions:
             found = Predictions(*(_items(arrays, split) for split in ("test", "dev")))
             if strange := arrays.keys() - dict(found._arrays()).keys():
                 raise ValueError(f"{min(strange)}: expected values of test or dev, and gold scores of these")
-        except UNREADABLE as error:
+        except Exception as error:  # whatever NumPy raises of a damaged archive, or of a file that is none
             raise InputError(f"{path}: not a file of predictions ({type(error).__name__}: {error})") from None
         return found
 

@@ -19,10 +19,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.choices import FAISS_KINDS, FaissKind
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.errors import InputError
-from distilbench.evaluation.bootstrap import resampled_mean
+from distilbench.evaluation.bootstrap import resampled_mean, score_of
 from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
 from distilbench.evaluation.ranking import gains, qrels_of, ranking_metrics, without_own
@@ -48,20 +47,36 @@ LEAST_NORM = 1e-15
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a retrieval set: the first `width` dimensions of the vectors of the rows `positions`."""
+    """The documents of a retrieval set: the first `width` dimensions of the vectors of the rows `positions`.
+
+    `where` names the set, for an error.
+    """
 
     take: Embed
     positions: Rows
     width: int
+    where: str
 
     @property
     def rows(self) -> int:
         """How many."""
         return len(self.positions)
 
-    def block(self, start: int, stop: int) -> NDArray[Any]:
-        """The vectors of documents `start` to `stop` - 1; a document may be asked for more than once."""
-        return self.take(self.positions[start:stop])[:, : self.width]
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        """The unit vectors of documents `start` to `stop` - 1, checked; a document may be asked for more than once."""
+        vectors_ND = self.take(self.positions[start:stop])[:, : self.width]
+        return _checked_unit(vectors_ND, start, f"{self.where}: document")
+
+    def sample(self, rows: int) -> NDArray[np.float32]:
+        """`rows` documents in runs spread evenly over all."""
+        out_ND = np.empty((rows, self.width), dtype=np.float32)
+        runs = -(-rows // RUN)
+        spread = runs * RUN <= self.rows
+        starts = np.linspace(0, self.rows - RUN, runs).astype(int) if spread else RUN * np.arange(runs)
+        for at, start in zip(range(0, rows, RUN), starts.tolist(), strict=True):
+            size = min(RUN, rows - at)
+            out_ND[at : at + size] = self.block(start, start + size)
+        return out_ND
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,77 +95,45 @@ class RetrievalResult:
 
 def retrieval_task_scores(task: RetrievalSet, per_query: PerQuery, kind: Task = "retrieval") -> list[Score]:
     """The means over queries x 100, with their bootstrap intervals."""
-    common = {"task": kind, "set": task.name, "split": task.split, "variant": "all"}
-    scores = []
-    for metric, value_Q in per_query.items():
-        resampled = resampled_mean(value_Q)
-        described = {"metric": metric, "value": resampled.value, "n": len(value_Q), **resampled.interval._asdict()}
-        scores.append(Score.model_validate({**common, **described}))
-    return scores
+    described = {"task": kind, "set": task.name, "split": task.split}
+    return [
+        score_of(resampled_mean(value_Q), len(value_Q), metric=metric, **described)
+        for metric, value_Q in per_query.items()
+    ]
 
 
 def evaluate_retrieval(
     documents: Documents,
     queries_QD: NDArray[Any],
     task: RetrievalSet,
-    kinds: Sequence[FaissKind | IndexSpec] = FAISS_KINDS,
+    indexes: Sequence[IndexSpec],
     codes: Sequence[Code] = (),
     block: int = BLOCK,
 ) -> RetrievalResult:
-    """Search the documents exactly and by each of `kinds` and `codes`.
+    """Search the documents exactly and by each of `indexes` and `codes`.
 
     A recall whose k is not below the number of documents is left out, and noted: any encoder would have 100. An index is
     searched for the first min(100, documents) of all queries, up to three times; the fastest counts. Its build time is
     training and adding, without reading and normalising.
     """
-    where = f"{task.name} ({task.split})"
-    specs = [(IndexSpec(kind) if isinstance(kind, str) else kind).resolved(documents.rows) for kind in kinds]
-    reader = _Reader(documents, where)
-    queries_QD = _checked_unit(queries_QD, 0, f"{where}: query")
+    specs = [spec.resolved(documents.rows) for spec in indexes]
+    queries_QD = _checked_unit(queries_QD, 0, f"{documents.where}: query")
     with faiss_threads(THREADS):
-        started = [_started(spec, reader) for spec in specs]
-        started += [(_coded(code, documents.rows), 0.0) for code in codes]
-        indexes = [index for index, _ in started]
+        started = [_started(spec, documents) for spec in specs]
+        started += [_started(IndexSpec("flat"), documents, code) for code in codes]
         depth = min(DEPTH + (task.own_Q is not None), documents.rows)
-        exact_QR, adding = _filled(reader, indexes, queries_QD, depth, block)
+        exact_QR, adding = _filled(documents, [index for index, _ in started], queries_QD, depth, block)
         exact_QR = without_own(exact_QR, task.own_Q, DEPTH)
         measured = [
             _cost(task, index, exact_QR, queries_QD, depth, training + added)
             for (index, training), added in zip(started, adding, strict=True)
         ]
-    per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), where, documents.rows)
+    per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), documents.where, documents.rows)
     by_code: dict[str, PerQuery] = {
         code.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
         for code, (_, values) in zip(codes, measured[len(specs) :], strict=True)
     }
     return RetrievalResult([cost for cost, _ in measured], per_query, by_code, notes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Reader:
-    """Checked unit vectors of the documents."""
-
-    documents: Documents
-    where: str
-
-    def block(self, start: int, stop: int) -> NDArray[np.float32]:
-        return _checked_unit(self.documents.block(start, stop), start, f"{self.where}: document")
-
-    def blocks(self, block: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """All documents: where a block begins, and its rows."""
-        for start in range(0, self.documents.rows, block):
-            yield start, self.block(start, min(start + block, self.documents.rows))
-
-    def sample(self, rows: int) -> NDArray[np.float32]:
-        """`rows` documents in runs spread evenly over all."""
-        out_ND = np.empty((rows, self.documents.width), dtype=np.float32)
-        runs = -(-rows // RUN)
-        spread = runs * RUN <= self.documents.rows
-        starts = np.linspace(0, self.documents.rows - RUN, runs).astype(int) if spread else RUN * np.arange(runs)
-        for at, start in zip(range(0, rows, RUN), starts.tolist(), strict=True):
-            size = min(RUN, rows - at)
-            out_ND[at : at + size] = self.block(start, start + size)
-        return out_ND
 
 
 def _checked_unit(rows_ND: NDArray[Any], first: int, what: str) -> NDArray[np.float32]:
@@ -167,21 +150,16 @@ def _checked_unit(rows_ND: NDArray[Any], first: int, what: str) -> NDArray[np.fl
     return unit(float_ND)
 
 
-def _started(spec: IndexSpec, reader: _Reader) -> tuple[DocumentIndex, float]:
+def _started(spec: IndexSpec, documents: Documents, code: Code | None = None) -> tuple[DocumentIndex, float]:
     """The trained, empty index, and the seconds of training."""
-    sample_ND = reader.sample(spec.training_rows(reader.documents.rows))
+    sample_ND = documents.sample(spec.training_rows(documents.rows))
     began = time.perf_counter()
-    index = document_index(spec, reader.documents.width, reader.documents.rows, sample_ND, on_gpu=True)
+    index = document_index(spec, documents.width, documents.rows, sample_ND, code, on_gpu=True)
     return index, time.perf_counter() - began
 
 
-def _coded(code: Code, documents: int) -> DocumentIndex:
-    """An exhaustive index of a code."""
-    return document_index(IndexSpec("flat"), code.width, documents, np.empty((0, 0), dtype=np.uint8), code)
-
-
 def _filled(
-    reader: _Reader, indexes: Sequence[DocumentIndex], queries_QD: NDArray[np.float32], depth: int, block: int
+    documents: Documents, indexes: Sequence[DocumentIndex], queries_QD: NDArray[np.float32], depth: int, block: int
 ) -> tuple[NDArray[np.int64], list[float]]:
     """Adds all documents to the indexes: the exact best of each query, Q x R, and the seconds of adding to each.
 
@@ -191,7 +169,8 @@ def _filled(
     seconds = [0.0] * len(indexes)
     origin_D: NDArray[np.float32] | None = None
     best = faiss.ResultHeap(len(queries_QD), depth, keep_max=True)
-    for start, block_ND in reader.blocks(block):
+    for start in range(0, documents.rows, block):
+        block_ND = documents.block(start, min(start + block, documents.rows))
         for i, index in enumerate(indexes):
             began = time.perf_counter()
             index.add(block_ND)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows, StsSet
-from distilbench.evaluation.bootstrap import Resampled, mean_of, resampled_correlation, resampled_mean
+from distilbench.evaluation.bootstrap import Resampled, mean_of, resampled_correlation, resampled_mean, score_of
 from distilbench.evaluation.faiss_codes import unit
 from distilbench.evaluation.ranking import ranking_metrics, without_own
 from distilbench.evaluation.retrieval import DEPTH
@@ -106,22 +106,22 @@ def _fidelity(held: HeldOutSet, stored: Embed, as_query: Embed) -> list[Measured
 
 
 def nearest(queries_QD: NDArray[np.float32], documents_ND: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
-    """The positions of the `depth` documents of the highest cosine, best first; of equal ones the earlier first.
-
-    The documents' mean is taken from them: that moves every inner product of a query alike, and leaves float32 the digits
-    that tell crowded vectors apart.
-    """
-    unit_ND = unit(documents_ND)
-    similarity_QN = unit(queries_QD) @ (unit_ND - unit_ND.mean(axis=0)).T
-    return _highest(similarity_QN, min(depth, len(documents_ND)))
+    """The positions of the `depth` documents of the highest cosine, best first; of equal ones the earlier first."""
+    return _highest(_similarities(queries_QD, documents_ND), min(depth, len(documents_ND)))
 
 
 def neighbours(asked_ND: NDArray[np.float32], stored_ND: NDArray[np.float32], count: int) -> NDArray[np.int64]:
     """The positions of the `count` others of the highest cosine to each sentence."""
-    unit_ND = unit(stored_ND)
-    similarity_NN = unit(asked_ND) @ (unit_ND - unit_ND.mean(axis=0)).T
+    similarity_NN = _similarities(asked_ND, stored_ND)
     np.fill_diagonal(similarity_NN, -np.inf)
     return _highest(similarity_NN, count)
+
+
+def _similarities(queries_QD: NDArray[np.float32], documents_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Cosines, but for the documents' mean, which is taken from them: that moves every inner product of a query alike, and
+    leaves float32 the digits that tell crowded vectors apart."""
+    unit_ND = unit(documents_ND)
+    return unit(queries_QD) @ (unit_ND - unit_ND.mean(axis=0)).T
 
 
 def _highest(similarity_QN: NDArray[np.float32], count: int) -> NDArray[np.int64]:
@@ -203,9 +203,8 @@ def fidelity_scores(measured: Sequence[Measured], split: str) -> list[Score]:
 
 def _score(task: str, name: str, split: str, metric: str, measured: Sequence[Measured]) -> Score:
     items = sum(len(m.value_P) for m in measured)
-    interval = mean_of([resampled(m) for m in measured], [m.weight for m in measured]).interval
-    described = {"task": task, "set": name, "split": split, "metric": metric, "variant": "all"}
-    return Score.model_validate({**described, "value": total(measured), "n": items, **interval._asdict()})
+    whole = mean_of([resampled(m) for m in measured], [m.weight for m in measured])._replace(value=total(measured))
+    return score_of(whole, items, task=task, set=name, split=split, metric=metric)
 
 
 def resampled(measured: Measured) -> Resampled:

@@ -11,7 +11,7 @@ from rich.console import Console
 from distilbench.data.corpus import Corpus, StsSet
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import StudentSpec, resolved_student, student_pooling, student_source
+from distilbench.encoders.student import StudentSpec, aliases, resolved_student, student_pooling, student_source
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
@@ -111,7 +111,7 @@ def prepare_student(
     static = static_start_artifact(source, store) if spec.is_static else None
     tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
     if spec.ranked:
-        start = str(spec.with_all_tokens)
+        start = aliases(student)[-1]  # with all tokens
         folder = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev).artifact(store)
         ranking = read_ranking(folder)
         assert ranking is not None

@@ -33,7 +33,7 @@ from distilbench.reporting.serving import ServingCosts, Setting, setting_of, set
 
 LONGEST = 30
 """Letters of a measure that the figure's height has room for, beside the rest of its axis's title."""
-KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
+KINDS = ("flat", "ivf", "hnsw", "int8", "binary", "int4", *FAMILIES)
 """Indexes in the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""
 MOST_POINTS = 600
 """Indexes drawn, of the encoders that lead the board."""

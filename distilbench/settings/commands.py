@@ -133,10 +133,6 @@ class IndexSettings(GrowingClusterSettings):
         """The index and its settings."""
         from distilbench.evaluation.indexes import parse_index
 
-        if self.index.split(":")[0] not in ("flat", "ivf", "hnsw"):
-            raise InputError(
-                f"--index {self.index}: expected flat, ivf, hnsw (or ivf:NLIST:NPROBE); what is stored is chosen by --code"
-            )
         return parse_index(self.index, "--index")
 
 

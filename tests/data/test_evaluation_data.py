@@ -66,7 +66,7 @@ def calibration(data: Corpus) -> list[str]:
 def asked(corpus: Corpus) -> set[str]:
     """The sentences that a set asks about."""
     rows = [side for sts in corpus.sts for side in (sts.left_P, sts.right_P)]
-    rows += [side for task in corpus.classification for side in task.texts]
+    rows += [side for task in corpus.classification for side in task.columns]
     for task in corpus.probed:
         rows += [side for name, s in task.splits.items() if name != "train" for side in (s.left_P, s.right_P)]
     return {corpus.sentences[row] for row in np.concatenate([*rows, *(task.queries for task in corpus.retrieval)])}

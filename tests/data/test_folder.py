@@ -162,7 +162,6 @@ def test_without_training_text_nothing_can_be_trained(folder: Path) -> None:
         ("sts/STSB.test.tsv", "a dog\t3", r"STSB\.test\.tsv, row 42: 2 fields"),
         ("quora/pairs.tsv", "\ta cat\t1\ttrain", r"pairs\.tsv, row 66: column 'question1' is empty"),
         ("quora/pairs.tsv", "a dog\ta cat\tyes\ttrain", r"pairs\.tsv, row 66: column 'is_duplicate' is 'yes'"),
-        ("unlabeled/sentences.tsv", "", r"sentences\.tsv, row 82: column 'text' is empty"),
     ],
 )
 def test_a_bad_row_names_file_row_and_value(folder: Path, file: str, row: str, message: str) -> None:

@@ -38,7 +38,6 @@ from distilbench.trials.scoring import Candidate, Encoded, Scoring
 
 CODES = ("int8", "binary")
 METHODS: dict[str, dict[str, Any]] = {
-    "mcr2": {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.0001, "batch_size": 16},
     "pca": {"output_dim": 8},
     "hpd": {"output_dim": 8, "lr": 0.001, "batch_size": 16},
     "matryoshka": {"output_dim": 8, "halvings": 1, "lr": 0.001, "batch_size": 16, "labelled": "pairs"},
@@ -162,10 +161,8 @@ def differences(mine: dict[tuple[Any, ...], dict[str, Any]], other: dict[tuple[A
         # All in float32: what differs is how batches are padded, 1e-7 of a number.
         ("hpd", "float32", FLOAT32),
         ("matryoshka", "float32", FLOAT32),
-        ("mcr2", "float32", FLOAT32),
         ("teacher", "float32", FLOAT32),
         ("pca", "float16", FLOAT16),
-        ("teacher", "float16", FLOAT16),
     ],
 )
 def test_a_row_of_a_run_and_evaluate_of_its_folder(

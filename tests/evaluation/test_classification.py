@@ -93,5 +93,5 @@ def test_the_splits_say_how_it_is_done(splits: list[str], tests: int) -> None:
     found = classified(lambda rows: x[rows], task, sentences)
     assert (test.value, dev.value, test.n) == (found.test, found.dev, tests) and len(found.correct_N) == tests
     assert (dev.split, test.split, test.metric, test.task) == ("dev", "test", "accuracy", "classification")
-    assert test.value > 60 and (right[task.name] == found.correct_N).all()
+    assert test.value > 60 and (right["classification/T/accuracy"] == found.correct_N).all()
     assert test.low is not None and test.high is not None and test.low < 100 * found.correct_N.mean() < test.high

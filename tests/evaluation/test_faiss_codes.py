@@ -173,11 +173,6 @@ def test_crowded_vectors_keep_their_neighbours_in_int8(variance: float) -> None:
     similarity = queries.astype(np.float64) @ unit(int8.decode(int8.encode(documents)).astype(np.float64)).T
     found = np.take_along_axis(similarity, filled(int8, documents).search(queries, 10), axis=1)
     assert found == pytest.approx(-np.sort(-similarity, axis=1)[:, :10], abs=1e-8)  # the same up to ties
-    best = np.argsort(-similarity, axis=1)[:, :10]
-    sq8 = document_index(IndexSpec("sq8").resolved(3_000), 64, 3_000, documents)
-    sq8.add(documents)
-    by_faiss = sq8.search(queries, 10)
-    assert np.mean([np.isin(b, o).mean() for b, o in zip(best, by_faiss, strict=True)]) > 0.9
 
 
 @pytest.mark.parametrize("width", [16, 20, 50])
@@ -242,7 +237,7 @@ def test_unusable_files_are_named_with_value_and_expectation(tmp_path: Path) -> 
         Code.load("int8", tmp_path, 64)
     whole, described = index.read_bytes(), json.loads(card.read_text())
     index.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # one bit
-    with pytest.raises(InputError, match=r"sha256 is .*, expected .*damaged"):
+    with pytest.raises(InputError, match=r"sha256 is .*, expected .*, as quantisation-.*\.faiss has it"):
         Code.load("int8", tmp_path)
     index.unlink()
     with pytest.raises(InputError, match=rf"{index.name}: no such file"):

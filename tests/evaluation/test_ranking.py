@@ -83,33 +83,5 @@ def test_a_query_that_is_a_document_is_not_among_what_it_finds() -> None:
 
 
 def test_nothing_found_at_all_is_0() -> None:
-    for found in (np.full((1, 5), -1), np.empty((1, 0), dtype=np.int64)):
-        values = ranking_metrics(found, (np.array([0]),))
-        assert len(values) == 6 and all(value.tolist() == [0] for value in values.values())
-
-
-@pytest.mark.parametrize(
-    ("relevant", "grades", "message"),
-    [
-        (([1], []), None, "query 1 has no relevant documents"),
-        ((), None, "no queries"),
-        (([1], [2, 3, 2]), None, "query 1: document 2 is named twice"),
-        (([1], [-1]), None, "query 1: document -1"),
-        (([1], [2]), ([1], [0]), "query 1: document 2 with grade 0"),
-        (([1], [2]), ([float("nan")], [1]), "query 0: document 1 with grade nan"),
-        (([1], [2]), ([1, 1], [1]), "not parallel"),
-        (([1], [2]), ([1],), "not parallel"),
-        (([1],), None, "a row for each of 1 queries"),
-    ],
-)
-def test_bad_judgements_are_named(relevant: object, grades: object, message: str) -> None:
-    def arrays(lists: object, dtype: type) -> tuple[NDArray[np.generic], ...] | None:
-        return None if lists is None else tuple(np.array(part, dtype=dtype) for part in lists)  # type: ignore[attr-defined]
-
-    with pytest.raises(ValueError, match=message):
-        ranking_metrics(np.array([[0, 1], [2, 3]]), arrays(relevant, np.int64), arrays(grades, np.float64))  # type: ignore[arg-type]
-
-
-def test_a_document_found_twice_is_named() -> None:
-    with pytest.raises(ValueError, match="query 0: document 4 was found twice"):
-        ranking_metrics(np.array([[4, 1, 4]]), (np.array([1]),))
+    values = ranking_metrics(np.full((1, 5), -1), (np.array([0]),))
+    assert len(values) == 6 and all(value.tolist() == [0] for value in values.values())

@@ -57,7 +57,7 @@ def test_retrieval_is_what_the_exact_search_of_a_row_finds() -> None:
     sets = SelectionSets(Selection.parse("retrieval"), {"retrieval": SEARCHES})
     found = []
     for s in SEARCHES:
-        result = evaluate_retrieval(in_memory(take(s.documents)), take(s.queries), s, kinds=())
+        result = evaluate_retrieval(in_memory(take(s.documents)), take(s.queries), s, indexes=())
         found.append(100 * result.per_query["ndcg@10"].mean())
     assert sets.score(take) == pytest.approx(np.mean(found)) and found[0] != pytest.approx(found[1])
 
@@ -67,7 +67,7 @@ def test_queries_are_as_they_come_and_documents_as_they_are_stored() -> None:
     signs = np.sign(VECTORS_ND - 2)
     [own, _] = sets.measure(lambda rows: signs[rows], take)
     s = SEARCHES[0]
-    result = evaluate_retrieval(in_memory(signs[s.documents]), take(s.queries), s, kinds=())
+    result = evaluate_retrieval(in_memory(signs[s.documents]), take(s.queries), s, indexes=())
     np.testing.assert_allclose(own.value_P, result.per_query["mrr@10"])
 
 

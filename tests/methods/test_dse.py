@@ -278,7 +278,7 @@ def check(values: dict[str, list[Any]], splits: tuple[str, ...] = ("train", "dev
     builder = CorpusBuilder("c")
     builder.train_on(["a", "b"])
     task = make_task("binary", 2)
-    builder.add_pair_task(replace(task, splits={name: task.splits[name] for name in splits}))
+    builder.pair_tasks.append(replace(task, splits={name: task.splits[name] for name in splits}))
     possible = {"output_dim": [8], "task": ["T"], "batch_size": [8], "alpha": [0.5], **values}
     DSE.check_corpus(possible.__getitem__, builder.build(), 64)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distilbench.data.corpus import Copies, Corpus, CorpusBuilder, PairTask
+from distilbench.data.corpus import Copies, Corpus, CorpusBuilder, PairSplit, PairTask
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.prepare.nearest import nearest_artifact
@@ -32,9 +32,9 @@ def corpus(*names: tuple[str, str]) -> Corpus:
     builder.add_pairs(["the dog runs", "a cat"], ["the dog walks", "one cat"])
     builder.train_on(["the dog runs", "a cat", "the dog walks", "one cat", "a child"])
     builder.train_triplets(["a dog"], ["the dog"], ["a river"])
-    pairs = [["a cat", "the cat 1"], ["one cat", "a child"], [2, 0]]
-    splits = {name: builder.pair_split(*pairs) for name in ("train", "dev")}
-    builder.add_pair_task(PairTask("NLI", "three-class", ("no", "maybe", "yes"), 0, 1, splits))
+    sides = builder.rows(["a cat", "the cat 1"]), builder.rows(["one cat", "a child"])
+    splits = dict.fromkeys(("train", "dev"), PairSplit(*sides, np.array([2.0, 0.0])))
+    builder.pair_tasks.append(PairTask("NLI", "three-class", ("no", "maybe", "yes"), 0, 1, splits))
     copies = Copies(np.array([3, 1]), np.array([0, 0]), np.array([0, 0], dtype=np.int8), ("swap",))
     return replace(builder.build(), copies=copies)
 

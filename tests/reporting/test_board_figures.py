@@ -165,7 +165,7 @@ def test_means_over_seeds_and_values_that_are_missing(make_score):
     data = times(
         make_score("a", seed=0, record_id="a0", indexes=[index(ms=1.0)]),
         make_score("a", seed=1, record_id="a1", indexes=[index(ms=3.0, mrr10=math.nan)]),
-        make_score("b", 70.0, indexes=[index(ms=0.0), index("ivf", math.nan), index("sq8", recall=math.nan)]),
+        make_score("b", 70.0, indexes=[index(ms=0.0), index("ivf", math.nan), index("hnsw", recall=math.nan)]),
     )
     assert [(row.row.name, ms) for ms, _, row in data.points] == [("a", 2.0)]
     assert "MRR@10 55.00" in draw_index_times(data).data[0].hovertext[0]
