@@ -109,9 +109,12 @@ class CostBench:
 
 
 def encoder_size(spec: EncoderSpec, model: SentenceTransformer) -> Size:
-    """How large the encoder is that is loaded as `model`."""
+    """How large the encoder is that is loaded as `model`: the hub's cache has it, where it is in no folder."""
+    from huggingface_hub import snapshot_download
+
     count = sum(p.numel() for p in model.parameters())
-    files = needed_files(spec.folder() or _cached(spec), model.tokenizer)
+    folder = spec.folder() or Path(snapshot_download(spec.name, revision=spec.revision, local_files_only=True))
+    files = needed_files(folder, model.tokenizer)
     return Size(count - embedding_parameters(model), sum(path.stat().st_size for path in files))
 
 
@@ -152,13 +155,6 @@ def _weights(place: Path) -> set[Path]:
     if first is None or first.suffix != ".json":
         return {first} if first else set()
     return {first, *(place / name for name in json.loads(first.read_text())["weight_map"].values())}
-
-
-def _cached(spec: EncoderSpec) -> Path:
-    """Where the hub's cache keeps the encoder, which is there once it is loaded."""
-    from huggingface_hub import snapshot_download
-
-    return Path(snapshot_download(spec.name, revision=spec.revision, local_files_only=True))
 
 
 def shape_of(folder: Path) -> dict[str, Any]:
