@@ -22,6 +22,8 @@ INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
 
+# Hundreds of processes import the package: with PYTHONDONTWRITEBYTECODE each would compile it again, for two seconds.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder --durations=15 --durations-min=10
 
 test: .venv/installed-dev lint

@@ -178,7 +178,7 @@ def import_step(bench: Bench) -> None:
     for name, code in what.items():
         with bench.attempt(name):
             run = partial(subprocess.run, [sys.executable, "-c", code], check=True, capture_output=True)
-            took = [seconds(run) for _ in range(2)]
+            took = [seconds(run) for _ in range(bench.size(2, 1))]
             bench.note(f"import {name}", min(took), "s", first_s=took[0])
     count = bench.size(16, 2)
     with bench.attempt("at once"):

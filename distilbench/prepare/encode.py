@@ -28,6 +28,8 @@ KIND = "embeddings"
 SHARD_ROWS = {"cpu": 512, "cuda": 8192}
 """Sentences per shard: what a killed run loses per worker. Sorting by length inside 512 keeps padding under 10 %; a GPU
 reads some thousands of sentences at once."""
+ONE_PROCESS = 2048
+"""Sentences up to which threads of one process read them on one machine without a GPU: a worker takes 15 s to start."""
 BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 """What `torch.cpu.get_capabilities` calls those that multiply bfloat16 numbers: of x86 and of Arm."""
 MOST_UNKNOWN = 0.75
@@ -53,8 +55,13 @@ class TeacherEncoding(ShardTask):
     bf16: bool = False
 
     def suits_one_process(self, machine: Node) -> bool:
-        """Whether there is one GPU, and it is used."""
-        return self.device == "cuda" and machine.gpus == 1
+        """Whether there is one GPU, and it is used; or there are so few sentences that workers would only start."""
+        return machine.gpus == 1 if self.device == "cuda" else len(self.sentences) <= ONE_PROCESS
+
+    @property
+    def threads_here(self) -> int | None:
+        """On a CPU each computes alone."""
+        return 2 if self.device == "cuda" else None
 
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder onto its device."""
@@ -157,7 +164,7 @@ class CorpusEncoding:
         bf16, gpu = self.backend == "bf16", device == "cuda"
         task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, text.roles_N, bf16)
         if self.in_process:
-            run_in_process(task, shards, self.label, threads=2 if gpu else None)
+            run_in_process(task, shards, self.label, threads=task.threads_here)
         else:
             run_pool(task, shards, self.label, size=self.size, gpu=gpu, store=self.store)
         return wanted

@@ -59,6 +59,11 @@ class ShardTask(ABC):
         """Whether one process does it as fast as a pool where this machine is all there is."""
         return False
 
+    @property
+    def threads_here(self) -> int | None:
+        """Threads of that process: with two, one reads while the other computes; None: as `run_in_process` has it."""
+        return 2
+
     def missing(self, rows: int, shard_rows: int) -> list[Shard]:
         """The shards of so many rows that are not in the folder yet."""
         shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(rows, shard_rows))]
@@ -132,7 +137,7 @@ def run_pool(
 
     files, nodes = share_files(store, task) if store else None, possible_nodes(size.grow_to)
     if files is None and size.workers is None and len(nodes) == 1 and task.suits_one_process(nodes[0]):
-        return run_in_process(task, shards, label, threads=2)
+        return run_in_process(task, shards, label, threads=task.threads_here)
     share = size.gpus if gpu and any(node.gpus for node in nodes) else 0.0
     fit = places_on(nodes, 1, share)
     workers = max(1, min(size.workers or fit, fit, len(shards)))

@@ -67,7 +67,7 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster: None) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path) -> Run:
     """A folder with a set of each kind, prepared twice, with the teacher's vectors in float16 and in float32.
 
     STS sets have 1,000 pairs, so that two that change places move Spearman by less than 0.001, and no sentence is paired

@@ -16,7 +16,6 @@ from distilbench.prepare import copies as module
 from distilbench.prepare.augment import operations
 from distilbench.prepare.augment.operation import Operation
 from distilbench.prepare.copies import augmented_corpus
-from distilbench.settings.place import PoolSize
 from distilbench.storage.store import ArtifactStore
 
 TRAIN = tuple(
@@ -52,7 +51,6 @@ def make_corpus(train: Sequence[str] = TRAIN) -> Corpus:
 
 
 Run = Callable[..., None]
-run_on_ray = module.run_pool
 
 
 @pytest.fixture(autouse=True)
@@ -91,18 +89,6 @@ def test_counts_are_told(tmp_path: Path) -> None:
     made = augmented_corpus(make_corpus(), [Changed()], 0, ArtifactStore(tmp_path))  # spaces and case alone
     assert made.found[-1] == "augmentation changed: 0 sentences from 12 (12 unchanged, 0 already there)"
     assert not len(made.copies.rows) and list(made.sentences) == list(make_corpus().sentences)
-
-
-@pytest.mark.slow
-def test_any_number_of_workers_makes_the_same_copies(
-    tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = operations(["synonym"])
-    here = augmented_corpus(make_corpus(), chosen, 3, ArtifactStore(tmp_path / "here"))
-    monkeypatch.setattr(module, "run_pool", run_on_ray)
-    two = augmented_corpus(make_corpus(), chosen, 3, ArtifactStore(tmp_path / "two"), PoolSize(2))
-    assert texts(here) == texts(two) and len(texts(here)) > 6
-    assert here.found == two.found and here.fingerprint == two.fingerprint
 
 
 def test_a_second_run_makes_nothing_and_another_seed_everything(

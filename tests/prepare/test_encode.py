@@ -1,4 +1,4 @@
-"""Teacher encoding on Ray Data: the vectors of a direct encoding, in order, made once, and never of something else."""
+"""Teacher encoding: the vectors of a direct encoding, in order, made once, and never of something else."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from distilbench.errors import InputError
 from distilbench.prepare import encode as module
 from distilbench.prepare.encode import BF16_INSTRUCTIONS as INSTRUCTIONS
 from distilbench.prepare.encode import CorpusEncoding
+from distilbench.settings.place import PoolSize
 from distilbench.storage.arrays import ShardedArray, shard_name
 from distilbench.storage.store import ArtifactStore
 
@@ -39,10 +40,11 @@ def small_shards(monkeypatch: pytest.MonkeyPatch, run_in_process: Run) -> None:
 
 
 def encoded(
-    root: Path, spec: EncoderSpec, sentences: tuple[str, ...] = SENTENCES, key: str = ""
+    root: Path, spec: EncoderSpec, sentences: tuple[str, ...] = SENTENCES, workers: int | None = None
 ) -> tuple[ShardedArray, int]:
-    key = key or hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    return CorpusEncoding(spec, ArtifactStore(root), "test").vectors(CorpusText(sentences, key))
+    key = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+    encoding = CorpusEncoding(spec, ArtifactStore(root), "test", size=PoolSize(workers))
+    return encoding.vectors(CorpusText(sentences, key))
 
 
 def whole(vectors: ShardedArray) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -55,12 +57,12 @@ def spec(encoder_folder: Path) -> EncoderSpec:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, spec: EncoderSpec, cluster: None) -> Path:
-    """A store that holds the vectors of `SENTENCES`, encoded on Ray Data; copy it before changing it."""
+def made(tmp_path_factory: pytest.TempPathFactory, spec: EncoderSpec, run_in_process: Run) -> Path:
+    """A store that holds the vectors of `SENTENCES`; copy it before changing it."""
     root = tmp_path_factory.mktemp("made") / "store"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(module.SHARD_ROWS, "cpu", 16)
-        patch.setattr(module, "run_pool", run_on_ray)
+        patch.setattr(module, "run_pool", run_in_process)
         vectors, count = encoded(root, spec)
     assert count == 40 and vectors.shard_rows == 16
     return root
@@ -150,15 +152,18 @@ def test_an_interrupted_encoding_goes_on(store: Path, spec: EncoderSpec) -> None
 
 
 @pytest.mark.slow
-def test_a_teacher_that_no_worker_can_load_is_bad_input(
-    tmp_path: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, cluster: None
+def test_workers_of_ray_data_give_the_same_and_a_teacher_that_none_can_load_is_bad_input(
+    tmp_path: Path, made: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, cluster: None
 ) -> None:
     monkeypatch.setattr(module, "run_pool", run_on_ray)
+    vectors, count = encoded(tmp_path / "workers", spec, workers=2)
+    assert count == 40 and vectors.shard_rows == 16
+    np.testing.assert_array_equal(whole(vectors), whole(encoded(made, spec)[0]))
     folder = Path(shutil.copytree(spec.name, tmp_path / "torn"))
     path = next(folder.rglob("model.safetensors"))
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"torn'.*cannot be loaded"):
-        encoded(tmp_path / "store", EncoderSpec(str(folder)))
+        encoded(tmp_path / "store", EncoderSpec(str(folder)), workers=2)
     assert not list((tmp_path / "store").glob("embeddings-*/manifest.json"))
 
 

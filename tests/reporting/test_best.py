@@ -251,6 +251,7 @@ def test_the_demonstration_corpus_is_named(make_score, tmp_path):
     assert "on the demonstration corpus, no benchmark" in text
 
 
+@pytest.mark.slow
 def test_the_committed_leaderboards_recommend_no_coarse_code_and_mark_no_sound_one():
     """Rebuilt from records of earlier versions: of one bit for each of 32 dimensions too little is left."""
     root = Path(__file__).resolve().parents[2]

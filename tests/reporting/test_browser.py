@@ -14,6 +14,7 @@ from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import answer
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import report_from, write_report
+from distilbench.reporting.study_file import read_study
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.chrome.service import Service  # noqa: E402
@@ -439,6 +440,15 @@ def rebuilt(tmp_path_factory):
     return report_from([REPORTS / "real-data"], tmp_path_factory.mktemp("real-data"))
 
 
+@pytest.mark.slow
+def test_the_committed_table_is_that_of_its_records(rebuilt):
+    """Who changes the table builds it again: `distilbench report reports/real-data --out reports/real-data`."""
+    committed = REPORTS / "real-data"
+    assert (rebuilt.parent / "leaderboard.md").read_text() == (committed / "leaderboard.md").read_text()
+    assert read_study([rebuilt.parent]).records == read_study([committed]).records
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("width", (390, 820, 1280))
 def test_the_committed_report_draws_every_figure_without_an_error_or_a_request(browser, rebuilt, width):
     opened = open_page(browser, rebuilt, width)

@@ -43,18 +43,6 @@ class Command:
     def log(self) -> str:
         return (self.folder / "log.txt").read_text()
 
-    def finish(self, *more: str) -> str:
-        done = subprocess.run(
-            [*self.command, *more],
-            cwd=ROOT,
-            env=door_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
     def here(self, *more: str) -> Result:
         """The same in this process, on its Ray cluster: without the 10 to 20 s that a process and a cluster take to start."""
         return CliRunner().invoke(app, [self.kind, *self.command[3:], *more], catch_exceptions=False)

@@ -79,17 +79,18 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, watched: BaseStorage, at: int) -> N
         monkeypatch.setattr(type(watched), name, deadly)
 
 
-@pytest.mark.parametrize("stopping", ["halving", "halving, tpe", "asha"])
+@pytest.mark.parametrize(("stopping", "first"), [("halving", 1), ("halving, tpe", 2), ("asha", 3)])
 def test_killed_at_any_write_it_ends_with_the_same_trials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopping: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopping: str, first: int
 ) -> None:
+    """At every third write, which is another one with each rule."""
     space, wanted = space_of(tmp_path, **RULES[stopping]), 12
     uninterrupted = Simulation(in_memory(), space, wanted, max_pending=3)
     uninterrupted.sit(workers=3, speeds=0)
     reference = content(uninterrupted.study)
     failing = set() if stopping == "halving, tpe" else {TrialState.FAIL}  # none of TPE's twelve fails
     assert {t.state for t in uninterrupted.study.trials} == STATES - {TrialState.FAIL} | failing
-    for at in itertools.count(1):
+    for at in itertools.count(first, 3):
         ours = Simulation(in_memory(), space, wanted, max_pending=3)
         with monkeypatch.context() as patch:
             kill_at(patch, ours.study._storage, at)

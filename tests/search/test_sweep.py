@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from driver import kill_driver
-from run_command import LONG, Command, make_sweep, scored, told, wait_for
+from run_command import LONG, SPACE, Command, make_sweep, scored, told, wait_for, workers
+
+from distilbench.commands.status import run_statuses
 
 KINDS = {"float32", "int8", "int4", "binary"}
 
@@ -65,7 +73,7 @@ def test_a_sweep_repeats_resumes_and_grows(
     from distilbench.data.folder import Limits, folder_corpus
 
     sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 40)
-    out = sweep.finish()
+    out = sweep.done()
     assert "not found  sts/STS13" in out and "sts/STS12.OnWN.tsv: 30 pairs (test)" in out
     assert out.rstrip().endswith(str(tmp_path / "reports" / "r" / "index.html"))
     assert_whole(sweep, 6)
@@ -97,35 +105,66 @@ def test_a_sweep_repeats_resumes_and_grows(
     assert len(sweep.trials()) == 8
 
 
+@contextmanager
+def running(sweep: Command, status: int = 0) -> Iterator[subprocess.Popen[str]]:
+    """The command from its start to its end with that exit status, after which no process of it is left."""
+    driver = sweep.start()
+    family: dict[int, psutil.Process] = {}
+    try:
+        yield driver
+        if driver.poll() is None:
+            family |= {p.pid: p for p in psutil.Process(driver.pid).children(recursive=True)}
+        assert driver.wait() == status, sweep.log()
+    finally:
+        driver.kill()
+        _, left = psutil.wait_procs(list(family.values()), timeout=30)
+        assert [p.cmdline() for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def wait_while(driver: subprocess.Popen[str], sweep: Command, condition: object) -> None:
+    wait_for(lambda: driver.poll() is not None or condition())  # type: ignore[operator]
+    assert driver.poll() is None, sweep.log()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_driver_killed_in_the_search_and_in_the_confirmation_changes_nothing(
+def test_a_driver_that_is_interrupted_or_killed_changes_nothing(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
 ) -> None:
     sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG)
+
+    def interrupt(stage: str, sent: signal.Signals) -> None:
+        def reached() -> bool:
+            (run,) = run_statuses(sweep.run) if (sweep.run / "config.json").exists() else [None]
+            at = run is not None and run.progress is not None and run.progress.stage == stage
+            return at and (sweep.run / "trials.jsonl").exists() and bool(sweep.trials())
+
+        with running(sweep, status=128 + sent) as driver:
+            wait_while(driver, sweep, reached)
+            before = sweep.scores()
+            driver.send_signal(sent)
+        [last] = [line for line in sweep.log().splitlines() if line.startswith("interrupted")][-1:]
+        assert last.startswith("interrupted; to go on: python -m platform.sweep --method mcr2 --space ")
+        assert sweep.scores() == before
+        (status,) = run_statuses(sweep.run)
+        first, *_ = map(str, status.lines())
+        assert first.endswith("ago; the same command goes on") and "interrupted" in first
+
+    interrupt("search", signal.SIGTERM)
     driver = sweep.start()
     try:
-        wait_for(
-            lambda: ((sweep.run / "trials.jsonl").exists() and len(sweep.trials()) >= 2) or driver.poll() is not None
-        )
+        wait_while(driver, sweep, lambda: len(sweep.trials()) >= 2)
         # in the middle of a trial that has a checkpoint
-        wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
-        assert driver.poll() is None, sweep.log()
+        wait_while(driver, sweep, lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")))
         kill_driver(driver)
     finally:
         driver.kill()
     finished = {r.number: r for r in sweep.trials()}
-    running = [t.number for t in sweep.study().trials if t.state.name == "RUNNING"]
-    assert 2 <= len(finished) < 6 and running
-    driver = sweep.start()
-    try:
-        wait_for(lambda: (sweep.run / "confirmations.jsonl").exists() or driver.poll() is not None)
-        assert driver.poll() is None, sweep.log()
-        kill_driver(driver)
-    finally:
-        driver.kill()
-    assert len(sweep.trials()) == 6 and 1 <= len(sweep.confirmations()) <= 2
-    assert not (sweep.run / "confirmed.json").exists()
+    unfinished = [t.number for t in sweep.study().trials if t.state.name == "RUNNING"]
+    assert 2 <= len(finished) < 6 and unfinished
+    interrupt("confirm", signal.SIGINT)
+    assert len(sweep.trials()) == 6 and len(sweep.confirmations()) <= 2
+    assert not (sweep.run / "confirmed.json").exists() and "Traceback" not in sweep.log()
     sweep.done()
     assert_whole(sweep, 6)
     now = {r.number: r for r in sweep.trials()}
@@ -133,3 +172,55 @@ def test_a_driver_killed_in_the_search_and_in_the_confirmation_changes_nothing(
     assert told(sweep.trials()) == told(whole.trials())
     assert told(sweep.confirmations()) == told(whole.confirmations())
     assert scored(sweep.scores()) == scored(whole.scores())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_worker_and_then_a_node_are_killed(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        second = machines.add_node(num_cpus=1)
+        sweep = make_sweep(
+            tmp_path, data_folder, encoder_folder, store, 3000, "--address", machines.address, "--trials", "4"
+        )
+        [raylet] = machines.head_node.all_processes["raylet"]
+        with running(sweep) as driver:
+            wait_while(driver, sweep, lambda: list(sweep.run.glob("trials/*/rungs.json")))
+            wait_while(driver, sweep, lambda: workers(raylet.process.pid, "ray::MCR2"))
+            workers(raylet.process.pid, "ray::MCR2")[0].kill()
+            wait_while(driver, sweep, lambda: (sweep.run / "trials.jsonl").exists() and sweep.trials())
+            machines.remove_node(second, allow_graceful=False)
+    finally:
+        machines.shutdown()
+    assert_whole(sweep, 4)
+    assert {r.state for r in sweep.trials()} <= {"COMPLETE", "PRUNED"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_changed_space_is_refused_and_another_run_begins_with_the_best_settings(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
+) -> None:
+    text = SPACE.format(steps=LONG).replace("high: 0.01, log", "high: 0.02, log")
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, whole.store, LONG, space=text)
+    shutil.copytree(whole.run, sweep.run)
+    message = sweep.refused()
+    differences = [line for line in message.splitlines() if line.startswith("  ")]
+    assert differences == ["  parameters.lr.high: 0.01 there, 0.02 now"]
+    assert f"--warm-start {sweep.run}" in message
+    assert told(sweep.trials()) == told(whole.trials())  # nothing is touched
+    assert "it is the run itself" in sweep.refused("--warm-start", str(sweep.run))
+    short = text.replace(f"steps: {LONG}", "steps: 40")
+    other = make_sweep(tmp_path / "other", data_folder, encoder_folder, sweep.store, 0, space=short)
+    assert "2 settings of" in other.done("--warm-start", str(whole.run), "--trials", "3")
+    best = {int(size): own[0]["trial"] for size, own in json.loads((whole.run / "confirmed.json").read_text()).items()}
+    old = {r.number: r.params for r in whole.trials()}
+    tried = [r.params for r in sorted(other.trials(), key=lambda r: r.number)]
+    assert tried[:2] == [old[best[16]], old[best[32]]] and len(tried) == 3
+    before = other.files()
+    other.done("--warm-start", str(whole.run), "--trials", "3")
+    assert other.files() == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from run_command import LONG, SPACE, Command, make_sweep, told
+from run_command import SPACE, Command, make_sweep, told
 from typer.testing import CliRunner
 
 from distilbench.cli import app
@@ -27,13 +26,6 @@ from distilbench.search.space_files import shipped_folder
 from distilbench.search.study import load_study
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import read_timings
-
-
-def copy_of(sweep: Command, folder: Path, data: Path, encoder: Path, *arguments: str, space: str = "") -> Command:
-    """Another command of the same run, in a folder of its own."""
-    again = make_sweep(folder, data, encoder, sweep.store, LONG, *arguments, space=space)
-    shutil.copytree(sweep.run, again.run)
-    return again
 
 
 def command(*arguments: str) -> str:
@@ -214,7 +206,7 @@ def best_json(folder: Path, run: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
     text = SPACE.format(steps=1000).replace("trials: 6", "trials: 8, stopping: none").replace("seeds: 2", "seeds: 1")
     sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, space=text)
@@ -240,31 +232,3 @@ def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
     }
     assert {d: own[0]["trial"] for d, own in chosen.items()} == {d: r.number for d, r in best.items()}
     assert sweep.leftovers() == []
-
-
-# Continuing with other settings
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_changed_space_is_refused_and_another_run_begins_with_the_best_settings(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
-) -> None:
-    text = SPACE.format(steps=LONG).replace("high: 0.01, log", "high: 0.02, log")
-    sweep = copy_of(whole, tmp_path, data_folder, encoder_folder, space=text)
-    message = sweep.refused()
-    differences = [line for line in message.splitlines() if line.startswith("  ")]
-    assert differences == ["  parameters.lr.high: 0.01 there, 0.02 now"]
-    assert f"--warm-start {sweep.run}" in message
-    assert told(sweep.trials()) == told(whole.trials())  # nothing is touched
-    assert "it is the run itself" in sweep.refused("--warm-start", str(sweep.run))
-    short = text.replace(f"steps: {LONG}", "steps: 40")
-    other = make_sweep(tmp_path / "other", data_folder, encoder_folder, sweep.store, 0, space=short)
-    assert "2 settings of" in other.done("--warm-start", str(whole.run), "--trials", "3")
-    best = {int(size): own[0]["trial"] for size, own in json.loads((whole.run / "confirmed.json").read_text()).items()}
-    old = {r.number: r.params for r in whole.trials()}
-    tried = [r.params for r in sorted(other.trials(), key=lambda r: r.number)]
-    assert tried[:2] == [old[best[16]], old[best[32]]] and len(tried) == 3
-    before = other.files()
-    other.done("--warm-start", str(whole.run), "--trials", "3")
-    assert other.files() == before
