@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from distilbench.cli.options import S, takes
+from distilbench.cli.options import S, with_options
 from distilbench.settings.commands import (
     BestSettings,
     CompareSettings,
@@ -34,7 +34,7 @@ app = typer.Typer(
 
 def _command(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
     """Makes a function a command with the options of `settings`."""
-    return lambda function: app.command()(takes(settings)(function))
+    return lambda function: app.command()(with_options(function, settings))
 
 
 def _print_version(asked: bool) -> None:

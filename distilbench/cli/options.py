@@ -50,27 +50,24 @@ SETTINGS: dict[str, type[Settings]] = {}
 """The settings of each command."""
 
 
-def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
-    """Gives a command the options of `settings`, and calls it with the settings that they make.
+def with_options(command: Callable[[S], None], settings: type[S]) -> Callable[..., None]:
+    """Give a command the options of `settings`, and call it with the settings that they make.
 
     Bad input is one message and exit status 2, any other error one line and 1. Ctrl-C is one message and exit status 130,
     SIGTERM the same and 143.
     """
 
-    def decorate(command: Callable[[S], None]) -> Callable[..., None]:
-        def run(**options: Any) -> None:
-            with exit_status(goes_on=command.__name__ in GO_ON):
-                command(settings(**{name: value for name, value in options.items() if value not in (None, [], ())}))
+    def run(**options: Any) -> None:
+        with exit_status(goes_on=command.__name__ in GO_ON):
+            command(settings(**{name: value for name, value in options.items() if value not in (None, [], ())}))
 
-        fields = sorted(settings.model_fields.items(), key=lambda name_and_field: _place(*name_and_field))
-        parameters = [_parameter(name, field) for name, field in fields]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        run.__name__, run.__doc__ = command.__name__, command.__doc__
-        SETTINGS[command.__name__] = settings
-        return run
-
-    return decorate
+    fields = sorted(settings.model_fields.items(), key=lambda name_and_field: _place(*name_and_field))
+    parameters = [_parameter(name, field) for name, field in fields]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    SETTINGS[command.__name__] = settings
+    return run
 
 
 class Terminated(KeyboardInterrupt):

@@ -40,7 +40,7 @@ from distilbench.records import ScoreRecord, TrialRecord, read_trials
 from distilbench.reporting.exports import terminal_summary
 from distilbench.search.space_files import NATIVE, check_value, first_error, read_yaml
 from distilbench.settings.commands import CompareSettings
-from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER
+from distilbench.settings.reading import DEFAULT_STUDENT, DEFAULT_TEACHER
 from distilbench.storage.files import claim_folder, fingerprint
 from distilbench.trials.budget import Budget
 

@@ -36,7 +36,7 @@ from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import SpaceFile, check_setting, load_space, read_yaml, space_file
 from distilbench.search.starts import WARM_START, best_settings
 from distilbench.search.stopping import stopping_for
-from distilbench.settings.encoders import DEFAULT_STUDENT
+from distilbench.settings.reading import DEFAULT_STUDENT
 from distilbench.settings.run import PreparationSettings, SpaceSettings
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.files import claim_folder, write_json

@@ -25,7 +25,7 @@ from distilbench.cluster.nodes import Node, places_on, possible_nodes, waiting_t
 from distilbench.cluster.resources import quiet_data_log
 from distilbench.errors import InputError
 from distilbench.machine import peak_mb, release_memory
-from distilbench.settings.place import AS_FIT, PoolSize
+from distilbench.settings.place import AS_FIT, GPU_SHARE, PoolSize
 from distilbench.stage_times import StageTiming, note_pool
 from distilbench.storage.arrays import shard_name, shard_ranges
 from distilbench.storage.store import ArtifactStore
@@ -138,7 +138,7 @@ def run_pool(
     files, nodes = share_files(store, task) if store else None, possible_nodes(size.grow_to)
     if files is None and size.workers is None and len(nodes) == 1 and task.suits_one_process(nodes[0]):
         return run_in_process(task, shards, label, threads=task.threads_here)
-    share = size.gpus if gpu and any(node.gpus for node in nodes) else 0.0
+    share = GPU_SHARE if gpu and any(node.gpus for node in nodes) else 0.0
     fit = places_on(nodes, 1, share)
     workers = max(1, min(size.workers or fit, fit, len(shards)))
     total = sum(stop - start for _, start, stop in shards)

@@ -10,11 +10,9 @@ from pydantic import Field
 
 from distilbench.choices import EVERY_TASK, FAISS_KINDS
 from distilbench.errors import InputError
-from distilbench.settings.data import PANEL as DATA
-from distilbench.settings.data import DataSettings, Tasks, tasks_option
-from distilbench.settings.encoders import ReadingSettings
 from distilbench.settings.option import ARGUMENT, COMMAS, Names, Settings, option
 from distilbench.settings.place import ClusterSettings, GrowingClusterSettings, RunPlaceSettings
+from distilbench.settings.reading import DATA, DataSettings, ReadingSettings, Tasks, tasks_option
 from distilbench.settings.run import RESULTS, Codes, CodeSettings, RunSettings, SpaceSettings
 
 if TYPE_CHECKING:

@@ -27,10 +27,9 @@ GPU_SHARE = 0.25
 
 @dataclass(frozen=True)
 class PoolSize:
-    """The number of workers that prepare data at once (None: as fit), and each one's share of a GPU if they use one."""
+    """The number of workers that prepare data at once; None: as fit."""
 
     workers: int | None = None
-    gpus: float = GPU_SHARE
     grow_to: tuple[Node, ...] = ()
     """Nodes that an autoscaler may have: workers wait for these too."""
 

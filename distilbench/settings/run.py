@@ -15,12 +15,19 @@ from distilbench.codes import CODE_PATTERN, told_codes
 from distilbench.errors import InputError
 from distilbench.records import Quantisation
 from distilbench.selection import Selection
-from distilbench.settings.data import MOST, DataSettings, Tasks, tasks_option
-from distilbench.settings.data import PANEL as DATA
-from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER, ReadingSettings
-from distilbench.settings.encoders import PANEL as ENCODERS
 from distilbench.settings.option import COMMAS, Names, Settings, option
 from distilbench.settings.place import RESOURCES, GrowingClusterSettings, RunPlaceSettings
+from distilbench.settings.reading import (
+    DATA,
+    DEFAULT_STUDENT,
+    DEFAULT_TEACHER,
+    ENCODERS,
+    MOST,
+    DataSettings,
+    ReadingSettings,
+    Tasks,
+    tasks_option,
+)
 
 if TYPE_CHECKING:
     from distilbench.data.folder import Limits
