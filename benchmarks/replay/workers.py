@@ -16,9 +16,10 @@ from distilbench.search.search_plan import Search
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.starts import starts_for
-from distilbench.search.stopping import Verdicts, stopping_rule
+from distilbench.search.stopping import Runner, Verdicts
 from distilbench.search.study import is_candidate, result_objective, trial_group
 from distilbench.search.suggestions import Suggestions, TrialLookup
+from distilbench.trials.budget import Budget
 from replay.answers import Answers
 from replay.tables import Recorded
 
@@ -87,8 +88,9 @@ class Brackets(Verdicts):
     """Hyperband's brackets (Li et al. 2018; asynchronous as in Li et al. 2020): every bracket is an ASHA that begins a rung
     later than the one before it, and trials take turns among them as often as they are cheap."""
 
-    def __init__(self, rule: Callable[[float, list[float]], bool], rungs: int, eta: int) -> None:
-        super().__init__(rule)
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(budget)
+        rungs, eta = budget.rungs, budget.eta
         shares = [(bracket, -(-rungs * eta**bracket // (bracket + 1))) for bracket in reversed(range(rungs))]
         turns = [(k / share, rungs - 1 - bracket) for bracket, share in shares for k in range(share)]
         self.turns = [skipped for _, skipped in sorted(turns)]
@@ -99,10 +101,11 @@ class Brackets(Verdicts):
         self._spared[number] = self.turns[number % len(self.turns)]
         super().enter(number, (group, self._spared[number]))
 
-    def _decide(self, number: int, runner: Any, reached: float) -> None:
+    def _decide(self, number: int, ahead: list[Runner], reached: float) -> None:
+        runner = self.runners[number]
         while runner.passed < self._spared.get(number, 0) and runner.passed + 1 in runner.values:
             runner.passed += 1
-        super()._decide(number, runner, reached)
+        super()._decide(number, ahead, reached)
 
 
 @dataclass
@@ -179,7 +182,7 @@ def replay(
     events = _Events(student_of=student_of)
     searcher = Searcher(study, search, workers, events)
     if hyperband:
-        searcher.verdicts = Brackets(stopping_rule(space.budget), space.budget.rungs, space.budget.eta)
+        searcher.verdicts = Brackets(space.budget)
     scheduler, paces = RungScheduler(searcher), random.Random(seed)
     queue: list[tuple[float, int, int, str]] = []
     at: dict[int, int] = {}

@@ -20,7 +20,7 @@ from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.drawing import LIGHT, Plot, doubling_ticks, frame, kind_colour, plain, plot_of, span
 from distilbench.reporting.run_facts import unique_trials
-from distilbench.search.objectives import OBJECTIVES
+from distilbench.search.objectives import COSTS, directions
 
 LEAST_TRIALS = 10
 """Completed trials that importance needs."""
@@ -106,15 +106,15 @@ def _curves(trials: Sequence[TrialRecord]) -> Plot:
 def _front(complete: Sequence[TrialRecord]) -> list[Plot]:
     """The front of a search with several objectives; none where all trials are equal in all but one."""
     valued = [t for t in complete if len(t.values) > 1]
-    names = [name for name in OBJECTIVES if all(finite(t.values.get(name)) is not None for t in valued)]
+    names = [name for name in (QUALITY, *COSTS) if all(finite(t.values.get(name)) is not None for t in valued)]
     names = [name for name in names if len({t.values[name] for t in valued}) > 1]
     if len(names) < 2 or QUALITY not in names:
         return []
     cost = next(name for name in names if name != QUALITY)
-    study = optuna.create_study(directions=[OBJECTIVES[name].direction for name in names])
+    study = optuna.create_study(directions=directions(names))
     study.add_trials([create_trial(values=[t.values[name] for name in names]) for t in valued])
     places = names.index(cost), names.index(QUALITY)
-    titles = [f"{cost.capitalize()}, {OBJECTIVES[cost].unit}", "Dev quality (selection)"]
+    titles = [COSTS[cost].capitalize(), "Dev quality (selection)"]
     figure = optuna.visualization.plot_pareto_front(
         study, target_names=titles, targets=lambda t: [t.values[p] for p in places]
     )
@@ -125,7 +125,7 @@ def _front(complete: Sequence[TrialRecord]) -> list[Plot]:
     if cost == "bytes":
         doubling_ticks(figure, [int(t.values[cost]) for t in valued])
     caption = (
-        f"Completed trials: dev quality (selection) against {OBJECTIVES[cost].help.lower()}. Large marks are the front over "
+        f"Completed trials: dev quality (selection) against {COSTS[cost]}. Large marks are the front over "
         f"{' and '.join(names)}: no other trial is at least as good in all of them, and better in one."
     )
     return [plot_of("front", "The front of the search", caption, _thinned(figure))]

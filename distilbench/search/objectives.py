@@ -6,7 +6,7 @@ Axes: N points, K objectives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,30 +17,17 @@ Direction = Literal["maximize", "minimize"]
 """Optuna's words."""
 
 
-class Objective(NamedTuple):
-    """One objective; `unit` follows a value in a text."""
-
-    name: str
-    direction: Direction
-    unit: str
-    help: str
-
-
-OBJECTIVES = {
-    objective.name: objective
-    for objective in (
-        Objective(QUALITY, "maximize", "points", "The method's objective on the dev sets: x 100, higher is better"),
-        Objective("bytes", "minimize", "bytes", "Bytes of one stored vector"),
-        Objective("latency", "minimize", "ms", "Milliseconds to embed one sentence on one thread, in batches of 32"),
-        Objective("model_bytes", "minimize", "bytes of the model", "Bytes of the model on disk"),
-    )
+COSTS = {
+    "bytes": "bytes of one stored vector",
+    "latency": "milliseconds to embed one sentence on one thread, in batches of 32",
+    "model_bytes": "bytes of the model on disk",
 }
-"""By name, in the order in which values are written."""
+"""The objectives beside quality, in the order in which values are written: less is better."""
 
 
 def directions(names: Iterable[str]) -> list[Direction]:
     """The direction of each objective, as Optuna takes them."""
-    return [OBJECTIVES[name].direction for name in names]
+    return ["maximize" if name == QUALITY else "minimize" for name in names]
 
 
 def pareto_front(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -229,7 +230,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """Take a running trial's report; whether it goes on."""
         trial = self.live[trial_id]
         self._take(trial, result)
-        if not trial.left and self.verdicts.stopped(trial.number) is not None:
+        if not trial.left and self.verdicts.runners[trial.number].stopped is not None:
             return False
         if self.over:
             trial.left = True
@@ -260,7 +261,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if result["failed"]:
             trial.failed = str(result["failed"])
             self.verdicts.fail(trial.number)
-        elif result["done"] and self.verdicts.stopped(trial.number) is None:  # Tune says so of what it stops, too
+        elif (
+            result["done"] and self.verdicts.runners[trial.number].stopped is None
+        ):  # Tune says so of what it stops, too
             trial.last = max(trial.rungs)
             self.verdicts.finish(trial.number, trial.last)
         self._settle()
@@ -270,7 +273,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.verdicts.decide()
         for trial in list(self.unsettled.values()):
             self._store(trial, self.verdicts.last_valid_rung(trial.number))
-            settled = self.verdicts.is_settled(trial.number)
+            settled = self.verdicts.runners[trial.number].settled
             if trial.number in self.waiting and not self.verdicts.is_pending(trial.number):
                 self.waiting.remove(trial.number)
                 trial.ended = settled
@@ -282,26 +285,25 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def _store(self, trial: _OpenTrial, until: int) -> None:
         """Write the rungs up to `until` into the study; those after a stop are as if they had never been."""
         for rung in sorted(r for r in trial.rungs if trial.stored < r <= until):
-            values, own = trial.rungs[rung], trial.trial
-
-            def write(rung: int = rung, values: dict[str, Any] = values, own: optuna.Trial = own) -> bool:
-                if rung and not values.get("collapsed") and len(self.objectives) == 1:
-                    # Unlike `Trial.report` it may be repeated.
-                    own.storage.set_trial_intermediate_value(own._trial_id, rung, _number(values["objective"]))
-                if rung == trial.last:
-                    own.set_user_attr(LAST, rung)
-                if trial.machine:
-                    own.set_user_attr(MACHINE, trial.machine)
-                own.set_user_attr(rung_key(rung), values)  # after all else that belongs to the rung
-                return True
-
-            if not self._stored(write):
+            if not self._stored(partial(self._write, trial, rung)):
                 return
             trial.stored = rung
 
+    def _write(self, trial: _OpenTrial, rung: int) -> bool:
+        values, own = trial.rungs[rung], trial.trial
+        if rung and not values.get("collapsed") and len(self.objectives) == 1:
+            # Unlike `Trial.report` it may be repeated.
+            own.storage.set_trial_intermediate_value(own._trial_id, rung, _number(values["objective"]))
+        if rung == trial.last:
+            own.set_user_attr(LAST, rung)
+        if trial.machine:
+            own.set_user_attr(MACHINE, trial.machine)
+        own.set_user_attr(rung_key(rung), values)  # after all else that belongs to the rung
+        return True
+
     def _tell(self, trial: _OpenTrial) -> None:
         """Tell the study how the trial ended."""
-        stopped, values = self.verdicts.stopped(trial.number), None
+        stopped, values = self.verdicts.runners[trial.number].stopped, None
         if stopped is not None:
             state, reason = TrialState.PRUNED, stopping_reason(self.space.budget, stopped)
         elif trial.failed:

@@ -34,8 +34,6 @@ class Range(BaseModel):
     """Searched only where these other parameters have one of these values; elsewhere it is the method's default."""
     students: dict[str, Range] | None = None
     """Ranges that replace this one for some students, by name, and for the same students with fewer tokens."""
-    integer: bool = Field(default=False, exclude=True)
-    """Whether the method's parameter is a whole number; not of the file."""
 
     @model_validator(mode="after")
     def _choices_or_ends(self) -> Range:
@@ -64,7 +62,7 @@ class Range(BaseModel):
         """The choices, or the two ends."""
         if self.choices is not None:
             return list(self.choices)
-        return [int(end or 0) if self.integer else end or 0.0 for end in (self.low, self.high)]
+        return [self.low, self.high]
 
     @property
     def is_numeric(self) -> bool:
@@ -106,25 +104,18 @@ class Range(BaseModel):
         return {**conditions, name: values} if values else None
 
 
-class SearchSpace(BaseModel):
-    """A checked search space of `method`."""
+class SpaceContent(BaseModel):
+    """A search space of `method`, as its file has it."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     method: str
     searcher: Searcher = "tpe"
     budget: Budget
     parameters: dict[str, Range]
-    fixed: dict[str, Any]
-    """Every parameter that is not searched, the method's defaults included."""
-    defaults: dict[str, Any] = {}
-    """The method's own defaults of the parameters that are searched under a condition."""
+    fixed: dict[str, Any] = {}
     enqueue: tuple[dict[str, Any], ...] = ()
     """Settings (of any of the searched parameters) that are tried first."""
-    requested: dict[str, Range] = {}
-    """The searched parameters as the file has them, where choices were left out (`search.restrict_space`)."""
-    notes: tuple[str, ...] = ()
-    """The choices that were left out, and why, for the reader."""
 
     @property
     def students(self) -> list[str]:
@@ -133,6 +124,17 @@ class SearchSpace(BaseModel):
             return [str(c) for c in self.parameters["student"].choices or ()]
         fixed = self.fixed.get("student")
         return [] if fixed is None else [str(fixed)]
+
+
+class SearchSpace(SpaceContent):
+    """A checked search space; every parameter that is not searched is `fixed`, the method's defaults included."""
+
+    defaults: dict[str, Any] = {}
+    """The method's own defaults of the parameters that are searched under a condition."""
+    requested: dict[str, Range] = {}
+    """The searched parameters as the file has them, where choices were left out (`search.restrict_space`)."""
+    notes: tuple[str, ...] = ()
+    """The choices that were left out, and why, for the reader."""
 
     @property
     def dimensions(self) -> list[int]:
@@ -154,8 +156,7 @@ class SearchSpace(BaseModel):
     @property
     def bytes_competed(self) -> list[int]:
         """The bytes of a vector within which trials compete, rising; [] where they compete within output dimensions."""
-        settings = self._settings("student", "output_dim", "bits", "codebooks")
-        return sorted({size for setting in settings if (size := stored_bytes(setting)) is not None})
+        return list(self.code_settings)
 
     def bytes_of(self, setting: Mapping[str, Any]) -> int | None:
         """The bytes within which a trial that is given `setting` competes; None where it competes within dimensions, or
@@ -243,7 +244,7 @@ class SearchSpace(BaseModel):
         if r.choices is not None:
             return CategoricalDistribution(r.choices)
         low, high = r.values
-        return (IntDistribution if r.integer else FloatDistribution)(low, high, log=r.log)
+        return (IntDistribution if isinstance(low, int) else FloatDistribution)(low, high, log=r.log)
 
     def suggest(self, trial: BaseTrial) -> dict[str, Any]:
         """All hyper-parameters of a trial. One whose condition does not hold has its default."""
@@ -256,5 +257,6 @@ class SearchSpace(BaseModel):
                 drawn[name] = trial.suggest_categorical(key, r.choices)
             else:
                 low, high = r.values
-                drawn[name] = (trial.suggest_int if r.integer else trial.suggest_float)(key, low, high, log=r.log)
+                suggest = trial.suggest_int if isinstance(low, int) else trial.suggest_float
+                drawn[name] = suggest(key, low, high, log=r.log)
         return drawn

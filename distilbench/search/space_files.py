@@ -21,15 +21,14 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from distilbench.choices import BUDGETS, Searcher
+from distilbench.choices import BUDGETS
 from distilbench.encoders.student import aliases
 from distilbench.errors import InputError, naming
-from distilbench.search.space import GIVEN, Range, SearchSpace
+from distilbench.search.space import GIVEN, Range, SearchSpace, SpaceContent
 from distilbench.training.params import Params
-from distilbench.trials.budget import Budget
 
 FOLDER = Path("search_spaces")
 STATIC = "static"
@@ -78,24 +77,6 @@ def space_file(method: str, named: str | None, *, data: bool, static: bool = Fal
     return SpaceFile(folder / file, shipped=folder.resolve().parent == shipped.resolve())
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    method: str
-    searcher: Searcher = "tpe"
-    budget: Budget
-    parameters: dict[str, Range]
-    fixed: dict[str, Any] = Field(default_factory=dict)
-    enqueue: tuple[dict[str, Any], ...] = ()
-
-    @property
-    def students(self) -> list[str]:
-        """The students that the space names, searched or fixed."""
-        searched = self.parameters.get("student")
-        named = (searched.choices or ()) if searched is not None else (self.fixed.get("student"),)
-        return [str(student) for student in named if student is not None]
-
-
 class _Loader(yaml.SafeLoader):
     """Safe YAML in which 1e-5 is a number, as it is everywhere else, and a key may come once."""
 
@@ -135,7 +116,7 @@ def load_space(
     `native` is the output dimension of that name, or says it for the students that the space names.
     """
     try:
-        file = _with_native(_File.model_validate(read_yaml(path)), native)
+        file = _with_native(SpaceContent.model_validate(read_yaml(path)), native)
     except ValidationError as error:
         raise InputError(first_error(path, error)) from None
     fields = {field.alias or name: field for name, field in params.model_fields.items()}
@@ -158,22 +139,23 @@ def load_space(
     conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
     as_json = TypeAdapter(dict[str, Any])
     return SearchSpace(
-        method=method,
-        searcher=file.searcher,
-        budget=file.budget,
-        parameters={name: _typed(r, fields[name]) for name, r in file.parameters.items()},
-        fixed=as_json.dump_python(fixed, mode="json"),
-        defaults=as_json.dump_python(conditional, mode="json"),
-        enqueue=file.enqueue,
+        **{
+            **dict(file),
+            "parameters": {name: _typed(r, fields[name]) for name, r in file.parameters.items()},
+            "fixed": as_json.dump_python(fixed, mode="json"),
+            "defaults": as_json.dump_python(conditional, mode="json"),
+        }
     )
 
 
 def _typed(r: Range, field: FieldInfo) -> Range:
     own = {student: _typed(one, field) for student, one in (r.students or {}).items()}
-    return r.model_copy(update={"integer": field.annotation is int, "students": own or None})
+    whole = field.annotation is int and r.choices is None
+    ends = {"low": int(r.low or 0), "high": int(r.high or 0)} if whole else {}
+    return r.model_copy(update={**ends, "students": own or None})
 
 
-def _with_native(file: _File, native: int | Callable[[Sequence[str]], int]) -> _File:
+def _with_native(file: SpaceContent, native: int | Callable[[Sequence[str]], int]) -> SpaceContent:
     """The file with a number for `native`."""
     searched, fixed = file.parameters.get("output_dim"), file.fixed.get("output_dim")
     choices = (searched.choices or ()) if searched else ()
@@ -192,7 +174,7 @@ def _with_native(file: _File, native: int | Callable[[Sequence[str]], int]) -> _
     return file.model_copy(update={"parameters": parameters, "fixed": resolved(file.fixed), "enqueue": enqueue})
 
 
-def _check_names(file: _File, fields: Mapping[str, FieldInfo]) -> None:
+def _check_names(file: SpaceContent, fields: Mapping[str, FieldInfo]) -> None:
     """Check that every parameter is the method's, and each is given once."""
     for name in [*file.parameters, *file.fixed]:
         if name not in fields:
@@ -214,8 +196,6 @@ def _check_names(file: _File, fields: Mapping[str, FieldInfo]) -> None:
 
 def _check_range(name: str, r: Range, field: FieldInfo) -> None:
     """Check choices, or low and high, against the method's own field."""
-    if "integer" in r.model_fields_set:
-        raise InputError(f"{name}: integer: not permitted; the method says which parameters are whole numbers")
     if r.choices is not None:
         for choice in r.choices:
             check_value(name, "choices", choice, field)
@@ -226,7 +206,9 @@ def _check_range(name: str, r: Range, field: FieldInfo) -> None:
         check_value(name, key, int(end) if field.annotation is int and end.is_integer() else end, field)
 
 
-def _check_parameter(file: _File, name: str, fields: Mapping[str, FieldInfo], drawn_before: Container[str]) -> None:
+def _check_parameter(
+    file: SpaceContent, name: str, fields: Mapping[str, FieldInfo], drawn_before: Container[str]
+) -> None:
     """Check a searched parameter's range, those of single students, and its condition."""
     r = file.parameters[name]
     _check_range(name, r, fields[name])
@@ -248,7 +230,7 @@ def _check_parameter(file: _File, name: str, fields: Mapping[str, FieldInfo], dr
         raise InputError(f"{name}: when, but the method has no default for it elsewhere")
 
 
-def _check_named(file: _File, where: str, student: str) -> None:
+def _check_named(file: SpaceContent, where: str, student: str) -> None:
     if not any(student in aliases(one) for one in file.students):
         raise InputError(f"{where}: {student!r}; expected one of the students {file.students}")
 

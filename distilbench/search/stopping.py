@@ -11,7 +11,7 @@ import bisect
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from distilbench.choices import Stopping
@@ -21,37 +21,24 @@ from distilbench.trials.budget import Budget
 MEDIAN_STARTUP = 4
 """Trials of a group that median stopping lets pass a rung before it stops any."""
 
-Rule = Callable[[float, list[float]], bool]
-"""(value, values of the earlier trials at that rung) -> whether the trial goes on."""
 
+def goes_on(budget: Budget, value: float, earlier: list[float]) -> bool:
+    """Whether a trial with this value passes a rung that the trials of `earlier` values have reached before it.
 
-def among_best(value: float, values: list[float], eta: int) -> bool:
-    """Successive halving (Li et al. 2020): is `value` among the best 1/eta (at least one) of `values`, itself included?"""
-    return value >= least_of_best(sorted(v for v in values if not math.isnan(v)), eta)
+    Median stopping (Golovin et al. 2017): it does if it is at least their median. Successive halving (Li et al. 2020): if it
+    is among the best 1/eta (at least one), itself included.
+    """
+    if math.isnan(value) or budget.stopping == "none":
+        return not math.isnan(value)
+    rising = sorted(v for v in earlier if not math.isnan(v))
+    if budget.stopping == "median":
+        return len(rising) < MEDIAN_STARTUP or value >= statistics.median(rising)
+    return value >= least_of_best(sorted([*rising, value]), budget.eta)
 
 
 def least_of_best(rising: list[float], eta: int) -> float:
     """The least of the best 1/eta (at least one) of values that rise; NaN, which nothing reaches, where there are none."""
     return rising[-max(1, len(rising) // eta)] if rising else math.nan
-
-
-def median(value: float, peers: list[float]) -> bool:
-    """Median stopping (Golovin et al. 2017): is `value` at least the median of the earlier ones?"""
-    if math.isnan(value):
-        return False
-    comparable = [p for p in peers if not math.isnan(p)]
-    return len(comparable) < MEDIAN_STARTUP or value >= statistics.median(comparable)
-
-
-def stopping_rule(budget: Budget) -> Rule:
-    """The rule that a budget names."""
-    rules: dict[Stopping, Rule] = {
-        "halving": lambda value, peers: among_best(value, [*peers, value], budget.eta),
-        "asha": lambda value, peers: among_best(value, [*peers, value], budget.eta),
-        "median": median,
-        "none": lambda value, peers: not math.isnan(value),
-    }
-    return rules[budget.stopping]
 
 
 def stopping_reason(budget: Budget, rung: int) -> str:
@@ -62,8 +49,9 @@ def stopping_reason(budget: Budget, rung: int) -> str:
 
 
 @dataclass
-class _Runner:
-    group: Hashable
+class Runner:
+    """What is known of one trial."""
+
     values: dict[int, float] = field(default_factory=dict)
     passed: int = 0
     """The last rung at which it is known to go on."""
@@ -83,68 +71,57 @@ class _Runner:
 class Verdicts:
     """The verdicts of one search. Trials enter in the order of their numbers."""
 
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
-        self._runners: dict[int, _Runner] = {}
-        self._open: dict[Hashable, list[int]] = defaultdict(list)
-        self._peers: dict[tuple[Hashable, int], list[tuple[int, float]]] = defaultdict(list)
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.runners: dict[int, Runner] = {}
+        """By trial number."""
+        self._groups: dict[Hashable, list[int]] = defaultdict(list)
 
     def enter(self, number: int, group: Hashable) -> None:
         """Begin a trial."""
-        self._runners[number] = _Runner(group)
-        self._open[group].append(number)
+        self.runners[number] = Runner()
+        self._groups[group].append(number)
 
     def report(self, number: int, rung: int, value: float) -> None:
         """Note a rung that it has reached. Its start (rung 0), and rungs after the one where it stops, are of no effect."""
         if rung:
-            self._runners[number].values.setdefault(rung, value)
+            self.runners[number].values.setdefault(rung, value)
 
     def finish(self, number: int, rung: int) -> None:
         """Note that this is its last rung; before `decide`, as a trial is not stopped there."""
-        self._runners[number].last = rung
+        self.runners[number].last = rung
 
     def fail(self, number: int) -> None:
         """Note that it reports no more. Verdicts on its rungs still come: it may have had to stop before."""
-        self._runners[number].failed = True
+        self.runners[number].failed = True
 
     def decide(self) -> None:
         """Decide what can be decided."""
-        for group, numbers in self._open.items():
-            reached, still_open = math.inf, []  # the rung that every open trial ahead has passed
+        for numbers in self._groups.values():
+            reached: float = math.inf  # the rung that every open trial ahead has passed
+            ahead: list[Runner] = []
             for number in numbers:
-                runner = self._runners[number]
-                self._decide(number, runner, reached)
+                runner = self.runners[number]
+                self._decide(number, ahead, reached)
                 if not runner.settled:
                     reached = min(reached, runner.passed)
-                    still_open.append(number)
-            self._open[group] = still_open
+                ahead.append(runner)
 
-    def _decide(self, number: int, runner: _Runner, reached: float) -> None:
+    def _decide(self, number: int, ahead: list[Runner], reached: float) -> None:
+        runner = self.runners[number]
         while runner.stopped is None and (rung := runner.passed + 1) in runner.values:
             if reached < rung:  # one ahead may still arrive at this rung, or never
                 return
-            peers, value = self._peers[runner.group, rung], runner.values[rung]
-            if rung == runner.last or self.rule(value, [v for n, v in peers if n < number]):
+            earlier = [r.values[rung] for r in ahead if rung in r.values and (r.stopped is None or r.stopped >= rung)]
+            if rung == runner.last or goes_on(self.budget, runner.values[rung], earlier):
                 runner.passed = rung
             else:
                 runner.stopped = rung
-            peers.append((number, value))
-
-    def passed(self, number: int) -> int:
-        """The last rung at which the trial is known to go on."""
-        return self._runners[number].passed
-
-    def is_settled(self, number: int) -> bool:
-        """Whether nothing is left to be decided about the trial."""
-        return self._runners[number].settled
-
-    def stopped(self, number: int) -> int | None:
-        """The rung at which it has to stop; None where that is not (yet) known."""
-        return self._runners[number].stopped
 
     def last_valid_rung(self, number: int) -> int:
         """The last rung that counts, whatever is decided later."""
-        return self.stopped(number) or self.passed(number)
+        runner = self.runners[number]
+        return runner.stopped or runner.passed
 
     def is_pending(self, number: int) -> bool:
         """Whether the trial is not to be trained on before its verdict."""
@@ -165,7 +142,7 @@ class Halving(Verdicts):
     """
 
     def __init__(self, budget: Budget) -> None:
-        super().__init__(stopping_rule(budget))
+        super().__init__(budget)
         self.eta = budget.eta
         self.closed = False
 
@@ -175,17 +152,17 @@ class Halving(Verdicts):
 
     def last_valid_rung(self, number: int) -> int:
         """The rung at which it waits, too: it is trained no further before its verdict, but where that had not been heard."""
-        runner = self._runners[number]
+        runner = self.runners[number]
         return runner.stopped or min(runner.passed + 1, max(runner.values, default=0))
 
     def is_pending(self, number: int) -> bool:
         """Whether it is at a rung without a verdict."""
-        runner = self._runners[number]
+        runner = self.runners[number]
         return not runner.settled and runner.passed + 1 in runner.values
 
     def decide(self) -> None:
         """Judge every cohort that is whole, from the first rung up."""
-        for numbers in self._open.values():
+        for numbers in self._groups.values():
             queue, rung, closed = numbers, 1, self.closed
             while queue:
                 arrived, missing = self._arrived(queue, rung)
@@ -196,7 +173,7 @@ class Halving(Verdicts):
         """Who of a queue is to be judged, up to the first that may still come; and whether there is such a one."""
         arrived = []
         for number in queue:
-            runner = self._runners[number]
+            runner = self.runners[number]
             if rung in runner.values:
                 if rung == runner.last:
                     runner.passed = rung
@@ -211,7 +188,7 @@ class Halving(Verdicts):
         going: list[int] = []
         rising: list[float] = []  # the values of all that have been judged, without NaN
         for start in range(0, len(arrived), self.eta):
-            cohort = [self._runners[number] for number in arrived[start : start + self.eta]]
+            cohort = [self.runners[number] for number in arrived[start : start + self.eta]]
             if len(cohort) < self.eta and not closed:
                 break
             for value in (runner.values[rung] for runner in cohort):
@@ -252,4 +229,4 @@ def waits_at_rungs(budget: Budget) -> bool:
 
 def make_verdicts(budget: Budget) -> Verdicts:
     """The verdicts of a search with this budget."""
-    return Halving(budget) if waits_at_rungs(budget) else Verdicts(stopping_rule(budget))
+    return Halving(budget) if waits_at_rungs(budget) else Verdicts(budget)

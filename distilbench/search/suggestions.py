@@ -40,23 +40,10 @@ def default_max_pending(at_once: int) -> int:
     return MAX_PENDING if at_once <= MAX_PENDING else 2 * at_once
 
 
-class Outcome(NamedTuple):
-    """How a trial ended, as a sampler sees it."""
-
-    state: TrialState
-    values: Sequence[float] | None
-    intermediate_values: Mapping[int, float]
-
-
-def outcome_of(trial: FrozenTrial) -> Outcome:
-    """The outcome of a finished trial."""
-    return Outcome(trial.state, trial.values, trial.intermediate_values)
-
-
 def visible_outcomes(
     budget: Budget, params: Sequence[Mapping[str, Any]], lookup: TrialLookup, count: int
-) -> list[Outcome] | None:
-    """The outcomes of the first `count` trials of a search by halving; None while one of them is still to be trained.
+) -> list[FrozenTrial] | None:
+    """How the first `count` trials of a search by halving ended; None while one of them is still to be trained.
 
     They are judged by themselves, as far as they can be without later ones. Each has then ended, or waits at a rung for a
     trial that comes later: it counts as PRUNED there. So what is visible does not depend on how far the search is, and a
@@ -79,11 +66,11 @@ def visible_outcomes(
     outcomes = []
     for number, trial in enumerate(trials):
         if verdicts.is_pending(number):
-            reached = verdicts.passed(number) + 1
+            reached = verdicts.runners[number].passed + 1
             values = {rung: value for rung, value in judged_rungs(trial).items() if rung <= reached}
-            outcomes.append(Outcome(TrialState.PRUNED, None, values))
-        elif verdicts.is_settled(number) and trial.state.is_finished():
-            outcomes.append(outcome_of(trial))
+            outcomes.append(create_trial(state=TrialState.PRUNED, intermediate_values=values))
+        elif verdicts.runners[number].settled and trial.state.is_finished():
+            outcomes.append(trial)
         else:
             return None
     return outcomes
@@ -96,16 +83,15 @@ class Suggestion(NamedTuple):
     distributions: dict[str, BaseDistribution]
     system_attrs: Mapping[str, Any]
 
-    def as_trial(self, outcome: Outcome | None) -> FrozenTrial:
-        """The trial in a sampler's study; RUNNING where its outcome is not visible."""
-        state, values, intermediate_values = outcome or Outcome(TrialState.RUNNING, None, {})
+    def as_trial(self, ended: FrozenTrial | None) -> FrozenTrial:
+        """The trial in a sampler's study, with the end of `ended`; RUNNING where that is not visible."""
         return create_trial(
-            state=state,
-            values=values if state == TrialState.COMPLETE else None,
+            state=ended.state if ended else TrialState.RUNNING,
+            values=ended.values if ended and ended.state == TrialState.COMPLETE else None,
             params=self.params,
             distributions=self.distributions,
             system_attrs=dict(self.system_attrs),
-            intermediate_values=dict(intermediate_values),
+            intermediate_values=dict(ended.intermediate_values) if ended else None,
         )
 
 
@@ -152,13 +138,13 @@ class Suggestions:
         self.params.append(params)
         return params
 
-    def _visible(self, count: int, lookup: TrialLookup) -> list[Outcome] | None:
-        """The outcomes of the first `count` trials; None while one of them has not finished."""
+    def _visible(self, count: int, lookup: TrialLookup) -> list[FrozenTrial] | None:
+        """How the first `count` trials ended; None while one of them has not finished."""
         if self.waits:
             learns = self.space.searcher == "tpe"
             return visible_outcomes(self.space.budget, self.params, lookup, count) if learns else []
         finished = [trial for trial in map(lookup, range(count)) if trial is not None]
-        return [outcome_of(t) for t in finished] if len(finished) == count and self._report(lookup, count) else None
+        return finished if len(finished) == count and self._report(lookup, count) else None
 
     def _start(self, number: int, lookup: TrialLookup) -> dict[str, Any] | None:
         """The values that trial `number` is given; None where no student improves the front (any more, or for now)."""
@@ -190,7 +176,7 @@ class Suggestions:
             self._reported += 1
         return True
 
-    def _study(self, student: str | None, visible: Sequence[Outcome]) -> optuna.Study:
+    def _study(self, student: str | None, visible: Sequence[FrozenTrial]) -> optuna.Study:
         """A study for one suggestion, of the trials of one student: values of other students say nothing of it."""
         if student not in self._samplers:
             students = self.space.students

@@ -96,19 +96,13 @@ def finish(
         raise
     except Exception as error:
         failed = describe_error(error)
-    rungs = retry_io(lambda: _with_memory(known_rungs(job.folder)))
+    rungs = retry_io(lambda: known_rungs(job.folder))
+    if rungs:  # the memory of export and embedding is the last one's
+        rungs[-1] = rungs[-1].model_copy(update={"metrics": {**rungs[-1].metrics, **peaks()}})
     if files is not None and not files.here:
         remove_folder(job.run / job.model)
         remove_folder(job.folder)
-    return Outcome(job, failed, rungs, machine())
-
-
-def _with_memory(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
-    """The rungs; peak memory of export and embedding is added to the last."""
-    return tuple(
-        rung.model_copy(update={"metrics": {**rung.metrics, **peaks()}}) if rung is rungs[-1] else rung
-        for rung in rungs
-    )
+    return Outcome(job, failed, tuple(rungs), machine())
 
 
 def _export(job: Job, method: Method, corpus: Corpus, prepared: Path) -> None:
