@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import faiss
 import numpy as np
+from cluster_head import load_cluster_head
 from faiss.contrib.ivf_tools import add_preassigned, search_preassigned
 from numpy.typing import NDArray
 
@@ -29,7 +30,6 @@ from distilbench.evaluation.faiss_codes import unit
 from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed
 from distilbench.evaluation.sts import Embed
 from distilbench.machine import torch_threads
-from distilbench.methods.parts.cluster_head import FILE, load_cluster_head
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.storage.files import fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
@@ -101,7 +101,7 @@ def measured(
 ) -> list[ClusterCost]:
     """Measure a student on a retrieval set, in `clusters` clusters; None: as many as its own cluster head has."""
     folder = spec.folder()
-    head = load_cluster_head(folder) if folder is not None and (folder / FILE).is_file() else None
+    head = load_cluster_head(folder) if folder is not None else None
     wanted = clusters or (head.clusters if head else None)
     if wanted is None:
         raise InputError(f"{spec.name}: no cluster head; expected --clusters with their number")

@@ -54,7 +54,7 @@ class Contrastive(Whitened):
         super().__init__(params, prepared, device)
         if self.trained_dim != self.width:
             self.projection = self.linear(self.trained_dim)
-            start_projection(self, self.projection, params, prepared.train)
+            start_projection(self, prepared.train)
         self.labelled = LabelledExamples(params, prepared)
         self.to(device)
 

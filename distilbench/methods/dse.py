@@ -136,7 +136,7 @@ class DSE(EncoderMethod):
             )
         if params.output_dim < self.width:
             self.projection = self.linear(params.output_dim)
-            start_projection(self, self.projection, params, prepared.train)
+            start_projection(self, prepared.train)
         self.head = PairHead(params.head, params.output_dim, params.hidden, OUTPUTS[self.task.kind])
         self.to(device)
 

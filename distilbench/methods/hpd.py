@@ -5,6 +5,7 @@ Axes: B batch, D student width, d output dimension.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,26 +15,34 @@ from pydantic import Field
 from torch import Tensor
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.head_tuning import HeadTuning, HeadTuningParams
-from distilbench.methods.parts.losses import Distance, SimilarityTermParams, full_precision, target_loss
+from distilbench.methods.parts.losses import (
+    Distance,
+    SimilarityTermParams,
+    full_precision,
+    neighbour_loss,
+    target_loss,
+)
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
-from distilbench.methods.parts.starts import ProjectedParams, start_projection
-from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
+from distilbench.methods.parts.starts import ProjectedParams, spread, start_projection
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     ACTIVATIONS,
     Activation,
-    Unlabelled,
     UnlabelledParams,
     check_static_activation,
 )
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase
+
+TUNED_ON, TUNING_BATCH = 50_000, 512
+"""Training sentences that the head's own steps are made of, and those that are compared in one step; at most."""
+TUNING_TEMPERATURE = 0.05
+"""Of both softmaxes over cosines."""
 
 
 class HPDParams(
@@ -43,7 +52,6 @@ class HPDParams(
     ProjectedParams,
     NestedParams,
     SimilarityTermParams,
-    HeadTuningParams,
 ):
     """Hyper-parameters; the defaults are the paper's."""
 
@@ -53,9 +61,14 @@ class HPDParams(
     """Squared distance to the target (the paper, equation 2), or one minus the cosine."""
     ft_epochs: float = Field(default=0, ge=0)
     """Above 0, the student is fine-tuned afterwards on labelled examples (HPD_ft of the IBKD paper)."""
+    head_steps: int = Field(default=0, ge=0)
+    """Optimiser steps after the distillation in which the projection alone is trained, to keep the teacher's neighbours at
+    every width; 0: none. A static student has no projection."""
+    head_lr: float = Field(default=0.001, gt=0, le=1)
+    """Learning rate of these steps."""
 
 
-class HPD(Nested, Whitened, Unlabelled):
+class HPD(Nested, Whitened, FineTuned):
     """Student encoder, mean pooling, linear layer to d; targets W_t^T (e_t - mean).
 
     Trains a student encoder with a projection, to the PCA of the teacher. Reads unlabelled sentences; triplets where it is
@@ -78,10 +91,9 @@ class HPD(Nested, Whitened, Unlabelled):
             self.register_buffer(name, torch.from_numpy(array.copy()), persistent=False)
         if self.static is None:
             self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
-            start_projection(self, self.projection, params, self.rows, self._targets)
+            start_projection(self, self.rows, self._targets)
         self._loss_widths = widths_of(params.model_dump()) if params.nested else (self.trained_dim,)
-        self.head_tuning = HeadTuning(params, self, self.rows, self._loss_widths) if params.head_steps else None
-        self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
+        self.tuned_rows = self.rows[spread(len(self.rows), TUNED_ON)]
         self.to(device)
 
     def _targets(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -101,16 +113,11 @@ class HPD(Nested, Whitened, Unlabelled):
         return min(teacher.width(), super().native_dim(teacher, student))
 
     @classmethod
-    def needs(cls, possible: Possible) -> Requirements:
-        return super().needs(possible) | FineTuning.needs(possible)
-
-    @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         super().check_corpus(possible, corpus, native)
         check_widths(possible)
         if True in possible("nested") and max(possible("whiten_from")):
             raise InputError("nested: true with whiten_from: whitening would mix the first numbers with the others")
-        FineTuning.check_corpus(possible, corpus)
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
@@ -126,7 +133,7 @@ class HPD(Nested, Whitened, Unlabelled):
         return ", ".join(filter(None, [*parts, super().variant(params)]))
 
     def phases(self) -> list[Phase]:
-        return [self.distil(), *(part.phase() for part in (self.head_tuning, self.fine_tuning) if part is not None)]
+        return [self.distil(), *self._head_tuning(), *self.fine_tuning()]
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 2), or of 1 - cos(h_s, h_t).
@@ -137,3 +144,29 @@ class HPD(Nested, Whitened, Unlabelled):
         h_s = self.outputs(rows).float()
         h_t = self.batch_targets(rows) if self.targets_Nd is None else self.on_device(self.targets_Nd, index_B)
         return target_loss(self.params, self.params.loss, h_s, h_t, self._loss_widths)
+
+    def _head_tuning(self) -> list[Phase]:
+        """The student is left as it is, and its projection alone learns who is near whom, at every nested width.
+
+        A projection to the teacher's PCA keeps what varies most. The student's states are read once, so a step costs next to
+        nothing.
+        """
+        p, examples = self.params, len(self.tuned_rows)
+        if self.projection is None or not p.head_steps:
+            return []
+        batch, trained = min(TUNING_BATCH, examples), [self.projection]
+        phase = Phase("head", examples, p.head_steps, batch, p.head_lr, self.head_loss, self._read, trained=trained)
+        return [replace(phase, shape=lambda _: 0)]  # all its batches are alike
+
+    def _read(self) -> None:
+        self.states_ND = torch.from_numpy(self.states(self.tuned_rows)).to(self.device)
+        self.teacher_ND = self.teacher_vectors(self.tuned_rows)
+
+    def head_loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
+        """The mean over the widths of `neighbour_loss` within the batch, of vectors as they are stored."""
+        chosen = index_B if isinstance(index_B, Tensor) else torch.from_numpy(index_B)
+        student_Bd, teacher_BD = self.as_stored(self.project(self.states_ND[chosen])), self.teacher_ND[chosen]
+        parts = [student_Bd[:, :w] for w in self._loss_widths]
+        return torch.stack(
+            [neighbour_loss(part, part, teacher_BD, TUNING_TEMPERATURE, TUNING_TEMPERATURE) for part in parts]
+        ).mean()

@@ -17,16 +17,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from distilbench.data.corpus import Corpus
-from distilbench.data.requirements import Requirements
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS
 from distilbench.methods.parts.losses import full_precision, info_nce
 from distilbench.methods.parts.starts import principal_axes, regression, spread
-from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
-from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, contrast
+from distilbench.methods.parts.unlabelled import UnlabelledParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase
 
@@ -50,9 +48,6 @@ class IBKDParams(UnlabelledParams, FineTuningParams):
     gamma: float = Field(default=0.5, gt=0)
     """The bandwidth of the RBF and IMQ kernels."""
     negatives_of: Literal["batch", "anchor"] = "anchor"
-    input_layer: int = 0
-    """Whose mean-pooled output X is: 0 the embedding layer (the released code in stage 1), i the student's i-th layer, -2
-    the layer before the last (the released code in stage 2)."""
     map_start: Literal["random", "regression", "auto"] = "auto"
     """W at random (the paper), or as the ridge regression of the untrained student's states to the teacher's embeddings;
     auto is the identity where the two are of one width, and the regression elsewhere."""
@@ -82,7 +77,7 @@ def hsic(x_BD: Tensor, s_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
     return (centred * ks).sum() / len(x_BD) ** 2
 
 
-class IBKD(Unlabelled):
+class IBKD(FineTuned):
     """Student encoder, mean pooling; a projection to d where d is not the student's width, trained in stage 2.
 
     Trains a student encoder, with a projection where d is smaller. Reads unlabelled sentences; triplets, pairs, or judged
@@ -93,24 +88,14 @@ class IBKD(Unlabelled):
     title: ClassVar[str] = "IBKD"
     takes_static: ClassVar[bool] = True
     replayable: ClassVar[bool] = True
+    centred: ClassVar[bool] = False
     params: IBKDParams
 
     def __init__(self, params: IBKDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        layers = 0 if self.static is not None else self.student[0].model.config.num_hidden_layers
-        if layers and not (-layers - 1 <= (layer := params.input_layer) < layers and layer != -1):
-            raise InputError(
-                f"input_layer is {layer}; expected from {-layers - 1} (the embeddings) to -2 (the layer before the last), or "
-                f"from 0 to {layers - 1}, since the student has {layers} layers"
-            )
         self.map = nn.Linear(self.width, prepared.vectors.width, bias=False)
         self.down = None if params.output_dim == self.width else self.linear(params.output_dim)
-        self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
-
-    def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Not centred, as the teacher's vectors are not."""
-        return self.token_axes(vectors_VD)
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
@@ -129,15 +114,6 @@ class IBKD(Unlabelled):
             )
 
     @classmethod
-    def needs(cls, possible: Possible) -> Requirements:
-        return super().needs(possible) | FineTuning.needs(possible)
-
-    @classmethod
-    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        super().check_corpus(possible, corpus, native)
-        FineTuning.check_corpus(possible, corpus)
-
-    @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
         fine_tuned = bool(params.get("ft_epochs"))
         weights = [params.get("beta1", 1.0), params.get("beta2", 0.5) if fine_tuned else 0]
@@ -145,10 +121,7 @@ class IBKD(Unlabelled):
 
     def phases(self) -> list[Phase]:
         stage1 = self.distil(self._start_map, [self.student, self.map])
-        if self.fine_tuning is None:
-            return [stage1]
-        stage2 = self.fine_tuning.phase(self.stage2_loss, begin=self._add_projection, start=self._start_projection)
-        return [stage1, stage2]
+        return [stage1, *self.fine_tuning(begin=self._add_projection, start=self._start_projection)]
 
     def _start_rows(self) -> NDArray[np.int64]:
         return self.rows[spread(len(self.rows), START_SENTENCES)]
@@ -169,18 +142,18 @@ class IBKD(Unlabelled):
             principal_axes(states_SD, self.params.output_dim).copy_to(cast(nn.Linear, self.down.linear))
 
     def _input_and_output(self, rows: NDArray[np.int64] | Tensor) -> tuple[Tensor, Tensor]:
-        """X and the pooled S of rows, both B x D, in one forward pass."""
+        """X, the mean-pooled output of the embedding layer, and the pooled S of rows, both B x D, in one forward pass."""
 
         def run(part: dict[str, Tensor]) -> Tensor:
             # sentence-transformers hands the hidden states on only where config.json asks for them, also after export.
             states = self.student[0].model(**part, output_hidden_states=True)
             s_BD = self.student[1]({**part, "token_embeddings": states.last_hidden_state})["sentence_embedding"]
             mask_BT = part["attention_mask"].unsqueeze(-1)
-            x_BTD = states.hidden_states[self.params.input_layer]
+            x_BTD = states.hidden_states[0]
             return torch.cat([(x_BTD * mask_BT).sum(dim=1) / mask_BT.sum(dim=1), s_BD], dim=-1)
 
         if isinstance(rows, Tensor):
-            both = self.pooled_on_device(rows, (self.params.input_layer,))
+            both = self.pooled_on_device(rows, with_embeddings=True)
         else:
             both = self.over_parts(rows, TRAINING_TOKENS[torch.device(self.device).type], run).float()
         return both[:, : self.width], both[:, self.width :]
@@ -198,12 +171,11 @@ class IBKD(Unlabelled):
         x_BD, s_BD = self._input_and_output(rows)
         return info_nce(self.map(s_BD).float(), t_BT, self.params.tau) + self.params.beta1 * self._hsic(x_BD, s_BD)
 
-    def stage2_loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def supervised_loss(self, rows: NDArray[np.int64], anchors: int) -> Tensor:
         """Stage 2: supervised InfoNCE with hard negatives + beta2 HSIC(X, S') of the anchors (equations 9 to 11)."""
-        assert self.fine_tuning is not None
         if not self.params.beta2:
-            return self.fine_tuning.loss(index_B)
-        x_BD, s_BD = self._input_and_output(self.fine_tuning.examples.rows(index_B))
-        out_Bd, anchors = self.as_stored(self.project(s_BD).float()), len(index_B)
-        nce = self.fine_tuning.contrast(out_Bd, anchors)
+            return super().supervised_loss(rows, anchors)
+        x_BD, s_BD = self._input_and_output(rows)
+        out_Bd = self.as_stored(self.project(s_BD).float())
+        nce = contrast(self.params, out_Bd.float(), anchors, self.params.ft_tau)
         return nce + self.params.beta2 * self._hsic(x_BD[:anchors], out_Bd[:anchors])

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
 from distilbench.methods.method import Possible
 from distilbench.methods.parts import heads
-from distilbench.methods.parts.cluster_head import save_cluster_head
 from distilbench.methods.parts.coding_rate import mcr2_loss
 from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, moved, pca_head
 from distilbench.methods.parts.losses import coded
@@ -29,6 +29,8 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import CodedParams, TrainedParams, check_enough
 from distilbench.training.phases import Phase
 
+CLUSTER_HEAD = "cluster_head.safetensors"
+"""In an exported student: the layer from its trunk to the logits of the clusters."""
 CENTRED_ON = 4096
 """Training sentences over which the head's mean is taken: it is known to 1.6 % of the vectors' spread."""
 
@@ -210,4 +212,6 @@ class MCR2(HeadMethod):
         layers = cast(list[Layer], list(self.head))
         centre = self.compression.centre()
         export_with_head(self.prepared.teacher, layers, folder, unit_norm=True, centre=centre)
-        save_cluster_head(folder, self.compression.logits, after=2 if centre is None else 4)
+        tensors = {name: p.detach().cpu().contiguous() for name, p in self.compression.logits.named_parameters()}
+        after = 2 if centre is None else 4  # the modules that follow what the cluster head reads
+        save_file({**tensors, "after": torch.tensor(after)}, folder / CLUSTER_HEAD)

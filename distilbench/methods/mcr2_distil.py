@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
@@ -22,6 +22,7 @@ from distilbench.methods.parts.nested import Nested, NestedParams, check_widths
 from distilbench.methods.parts.starts import ProjectedParams, start_projection
 from distilbench.methods.parts.unlabelled import ACTIVATIONS, Activation, DistilledParams, check_static_activation
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.params import check_enough
 from distilbench.training.phases import Phase, epoch_steps
 
 
@@ -53,9 +54,8 @@ class MCR2Distil(Nested, EncoderMethod):
     def __init__(self, params: MCR2DistilParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.compression = mcr2.CompressionHead(params, prepared, device)
-        self.down: nn.Module | None = None
         if self.static is None:
-            self.down = self.linear(params.output_dim, ACTIVATIONS[params.activation]())
+            self.projection = self.linear(params.output_dim, ACTIVATIONS[params.activation]())
         self.distilling = False
         """Whether the head is finished, so that the student is trained."""
         self.targets_Nd = np.empty((0, params.output_dim), dtype=np.float32)
@@ -68,7 +68,7 @@ class MCR2Distil(Nested, EncoderMethod):
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         super().check_corpus(possible, corpus, native)
-        cls.check_batches(possible, corpus, "distil_batch_size")
+        check_enough("distil_batch_size", max(possible("distil_batch_size")), len(corpus.train), "training sentences")
         check_widths(possible)
         mcr2.CompressionHead.check_corpus(possible, corpus)
 
@@ -93,20 +93,19 @@ class MCR2Distil(Nested, EncoderMethod):
             self.loss,
             begin=self._begin,
             start=self._start,
-            trained=[self.student] if self.down is None else [self.student, self.down],
+            trained=[self.student] if self.projection is None else [self.student, self.projection],
             shape=lambda index_B: self.batch_shape(self.prepared.train[index_B]),
         )
         return [self.compression.phase(), distil]
 
     def _begin(self) -> None:
         """The head is finished: its features of all training sentences are the targets."""
-        self.projection, self.distilling = self.down, True
+        self.distilling = True
         self.targets_Nd = self.compression.embed(self.prepared.train)
 
     def _start(self) -> None:
-        if self.down is not None:
-            start_projection(self, self.down, self.params, self.prepared.train, self.compression.embed)
-        elif self.static is not None and self.prepared.static is not None:
+        start_projection(self, self.prepared.train, self.compression.embed)
+        if self.static is not None and self.prepared.static is not None:
             self.static.start(self.compression.applied([self.prepared.static.vectors_VD]))
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -20,7 +20,6 @@ from distilbench.methods.parts.losses import SimilarityTermParams, target_loss
 from distilbench.methods.parts.starts import regression, spread
 from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.phases import Phase
 
 START_SENTENCES = 4000
 """Training sentences that a map or a scale is fitted on at most."""
@@ -46,6 +45,7 @@ class MSE(Unlabelled):
     title: ClassVar[str] = "MSE"
     takes_static: ClassVar[bool] = True
     replayable: ClassVar[bool] = True
+    centred: ClassVar[bool] = False
     params: MSEParams
 
     def __init__(self, params: MSEParams, prepared: Prepared, device: str) -> None:
@@ -61,10 +61,6 @@ class MSE(Unlabelled):
             s_BT, t_BT = self.map(torch.from_numpy(self.start_states(sample)).to(device)), self.teacher_vectors(sample)
             self.scale = float((s_BT * t_BT).sum() / s_BT.square().sum())
 
-    def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Not centred, as the targets are not."""
-        return self.token_axes(vectors_VD)
-
     @property
     def in_teacher_space(self) -> bool:
         """Where the student is as wide as the teacher: no map stands between its vectors and the targets."""
@@ -79,9 +75,6 @@ class MSE(Unlabelled):
             raise InputError(
                 f"output_dim: {max(possible('output_dim'))} is above the {native} dimensions of the teacher"
             )
-
-    def phases(self) -> list[Phase]:
-        return [self.distil()]
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean over the batch of ||map(s) - t||^2, both brought to unit norm, or s scaled, where `norm` says so."""

@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
 from distilbench.evaluation.sts import Embed
-from distilbench.methods.parts.cluster_head import assign_sentences, save_cluster_head
+from distilbench.methods.mcr2 import CLUSTER_HEAD
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from cluster_head import load_cluster_head
+
 import clusters as module
 from clusters import cluster_costs
 
@@ -111,7 +114,7 @@ def test_the_command_measures_a_student_by_its_head_and_by_k_means(
     trunk = list(SentenceTransformer(str(encoder_folder), device="cpu"))[:2]
     modules = [*trunk, Dense(32, 16, activation_function=torch.nn.Identity()), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
-    save_cluster_head(folder, torch.nn.Linear(32, 5), after=2)
+    save_file({**torch.nn.Linear(32, 5).state_dict(), "after": torch.tensor(2)}, folder / CLUSTER_HEAD)
     arguments = ["clusters.py", str(folder), "--data", str(data_folder), "--store", str(tmp_path / "store")]
     monkeypatch.setattr(sys, "argv", [*arguments, "--out", str(tmp_path / "out.json")])
     module.main()
@@ -119,7 +122,9 @@ def test_the_command_measures_a_student_by_its_head_and_by_k_means(
     assert [(r["kind"], r["clusters"]) for r in rows[:2]] == [("implicit", 5), ("k-means", 5)]
     corpus = evaluation_corpus(data_folder, ("retrieval",), Limits())
     search = corpus.retrieval[0]
-    cluster = assign_sentences(folder, [corpus.sentences[row] for row in (*search.documents, *search.queries)])
+    head = load_cluster_head(folder)
+    assert head is not None
+    cluster = head.assign(head.states([corpus.sentences[row] for row in (*search.documents, *search.queries)]))
     inside = [cluster[len(search.documents) + i] in cluster[wanted] for i, wanted in enumerate(search.relevant)]
     assert rows[0]["accuracy"] == pytest.approx(100 * np.mean(inside))
     monkeypatch.setattr(sys, "argv", [*arguments[:1], str(encoder_folder), *arguments[2:]])

@@ -37,7 +37,7 @@ TRAINED: dict[str, tuple[str, dict[str, Any], list[set[str]]]] = {
     "ibkd, native": ("ibkd", {"output_dim": 32, "kernel": "imq"}, [{"student", "map"}, {"student"}]),
     "ibkd, started": (
         "ibkd",
-        {"map_start": "auto", "projection_start": "pca", "input_layer": -2},
+        {"map_start": "auto", "projection_start": "pca"},
         [{"student", "map"}, {"student", "down"}],
     ),
     "ckd": ("ibkd", {"output_dim": 32, "beta1": 0.0, "ft_epochs": 0}, [{"student", "map"}]),
@@ -45,7 +45,7 @@ TRAINED: dict[str, tuple[str, dict[str, Any], list[set[str]]]] = {
     "mcr2": ("mcr2", {}, [{"compression"}]),
     "mcr2, centred": ("mcr2", {"centre": True, "pairs": "noise", "noise_kind": "isotropic"}, [{"compression"}]),
     "mcr2, residual": ("mcr2", {"head": "residual", "pairs": "noise"}, [{"compression"}]),
-    "mcr2_distil": ("mcr2_distil", {}, [{"compression"}, {"student", "down"}]),
+    "mcr2_distil": ("mcr2_distil", {}, [{"compression"}, {"student", "projection"}]),
     "mse": ("mse", {}, [{"student"}]),
     "mse, similarities": ("mse", {"similarities": 1.0}, [{"student"}]),
     "neighbours": ("neighbours", {}, [{"head"}]),

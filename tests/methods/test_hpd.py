@@ -13,8 +13,9 @@ import torch
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.heartbeat import subscribe, unsubscribe
+from distilbench.methods import hpd
 from distilbench.methods.hpd import HPD
-from distilbench.methods.parts import encoder_method, head_tuning
+from distilbench.methods.parts import encoder_method
 from distilbench.methods.parts.losses import neighbour_loss
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
@@ -91,8 +92,8 @@ def head_phase(method: HPD) -> Phase:
 
 
 def test_the_head_alone_learns_the_neighbours_of_the_teacher(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_tuning, "SENTENCES", 60)
-    monkeypatch.setattr(head_tuning, "BATCH", 32)
+    monkeypatch.setattr(hpd, "TUNED_ON", 60)
+    monkeypatch.setattr(hpd, "TUNING_BATCH", 32)
     params = {"nested": True, "widths": [4], "projection_start": "regression", "epochs": 1.0}
     method = build("hpd", **params, head_steps=30, head_lr=0.01)
     distil, head = method.phases()
@@ -109,11 +110,10 @@ def test_the_head_alone_learns_the_neighbours_of_the_teacher(build: Build, monke
 
 
 def test_the_loss_of_the_head_is_the_mean_over_the_widths(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_tuning, "SENTENCES", 40)
+    monkeypatch.setattr(hpd, "TUNED_ON", 40)
     method = build("hpd", nested=True, widths=[4], head_steps=1).eval()
     head = head_phase(method)
-    assert method.head_tuning is not None
-    rows = method.head_tuning.rows_N
+    rows = method.tuned_rows
     vectors, teacher = torch.from_numpy(method.embed(rows)), method.teacher_vectors(rows)
     each = [neighbour_loss(vectors[:, :w], vectors[:, :w], teacher, 0.05, 0.05).item() for w in (8, 4)]
     assert head.loss(np.arange(40)).item() == pytest.approx(np.mean(each), rel=1e-5)

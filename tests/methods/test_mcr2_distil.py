@@ -68,7 +68,7 @@ def test_the_student_learns(build: Build) -> None:
 
 def test_a_student_of_another_width(build: Build, narrow: Prepared) -> None:
     method = build("mcr2_distil", on=narrow)
-    assert method.down.linear.weight.shape == (8, 16)
+    assert method.projection.linear.weight.shape == (8, 16)
     Trainer(method, 0, 6).train_until(6)
     assert method.embed(np.arange(3)).shape == (3, 8)
 

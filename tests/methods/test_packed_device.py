@@ -53,7 +53,7 @@ def test_states_and_gradients_are_those_of_a_padded_batch(kind: str) -> None:
         torch.testing.assert_close(means, plain[0], atol=1e-5, rtol=0)
         for name, gradient in plain[1].items():
             torch.testing.assert_close(its_gradients[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
-    both = device.means(student, torch.tensor(rows), 64, (0,))
+    both = device.means(student, torch.tensor(rows), 64, with_embeddings=True)
     assert both.shape == (4, 32)
     hidden = student[0].model(**padded([tokens[2]], 1, "cpu"), output_hidden_states=True).hidden_states[0]
     torch.testing.assert_close(both[1, :16], hidden[0].mean(dim=0), atol=1e-5, rtol=0)

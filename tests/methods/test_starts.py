@@ -53,11 +53,11 @@ def test_the_distilled_student_of_mcr2_starts_at_the_heads_features(build: Build
     trainer._enter(1, first=True)
     missed = np.square(made.eval().embed(made.prepared.train) - targets).sum(axis=1).mean()
     assert missed < 0.7 * np.square(targets - targets.mean(axis=0)).sum(axis=1).mean()
-    moved = made.down.linear.bias.detach().clone()
+    moved = made.projection.linear.bias.detach().clone()
     with torch.no_grad():
-        made.down.linear.bias += 1
+        made.projection.linear.bias += 1
     trainer._enter(1, first=False)  # as it is resumed: what was restored stays
-    assert torch.allclose(made.down.linear.bias, moved + 1)
+    assert torch.allclose(made.projection.linear.bias, moved + 1)
 
 
 def test_states_of_the_start_are_kept_for_the_next_trial_and_no_other_student(build: Build, prepared: Prepared) -> None:

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
 from distilbench.encoders.static import StaticStudent, save_static
 from distilbench.encoders.student import is_static, load_student, student_width
@@ -33,7 +32,7 @@ from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_par
 from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
 from distilbench.prepare.prepared import Prepared
 from distilbench.prepare.static_start import StaticStart
-from distilbench.training.params import CodedParams, check_enough
+from distilbench.training.params import CodedParams
 
 TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
 """Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length.
@@ -77,6 +76,8 @@ class EncoderMethod(Method):
 
     trains_encoder: ClassVar[bool] = True
     costly: ClassVar[tuple[str, ...]] = ("student", "output_dim", "table")
+    centred: ClassVar[bool] = True
+    """Whether the targets are centred: then so are the vectors of single tokens that a static student starts from."""
 
     def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
@@ -109,21 +110,15 @@ class EncoderMethod(Method):
         if p.sif:
             count_V = np.bincount(self.tokens.flat(self.prepared.train)[0], minlength=len(start.vectors_VD))
             weight_V = p.sif / (p.sif + count_V / max(1, count_V.sum()))
-        return StaticStudent(self.token_start(start.vectors_VD), start.tokenizer, weight_V, int8=p.table == "int8")
+        # The tokens' own mean is far from that of the sentences.
+        vectors_VD = start.vectors_VD - start.vectors_VD.mean(axis=0) if self.centred else start.vectors_VD
+        table_Vd = np.asarray(vectors_VD @ self.prepared.pca.axes_DD[:, : self.trained_dim], dtype=np.float32)
+        return StaticStudent(table_Vd, start.tokenizer, weight_V, int8=p.table == "int8")
 
     @property
     def trained_dim(self) -> int:
         """The width that a static student has: the one that is learned."""
         return int(self.params.output_dim)
-
-    def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What a static student's tokens start from, V x d, of the teacher's vectors of single tokens: the axes of the
-        sentences' PCA, and the tokens' own mean taken away, which is far from that of the sentences."""
-        return self.token_axes(vectors_VD - vectors_VD.mean(axis=0))
-
-    def token_axes(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The same for targets that are not centred: the PCA's axes alone."""
-        return np.asarray(vectors_VD @ self.prepared.pca.axes_DD[:, : self.trained_dim], dtype=np.float32)
 
     def row_parameters(self) -> Sequence[nn.Parameter]:
         return [] if self.static is None else list(self.static.parameters())
@@ -170,11 +165,6 @@ class EncoderMethod(Method):
         return student_width(student, teacher)
 
     @classmethod
-    def check_batches(cls, possible: Possible, corpus: Corpus, name: str = "batch_size") -> None:
-        """Enough training sentences for one batch."""
-        check_enough(name, max(possible(name)), len(corpus.train), "training sentences")
-
-    @classmethod
     def check_native(cls, possible: Possible, native: int) -> None:
         """Every output dimension is the student's own, for a method without projection."""
         for d in possible("output_dim"):
@@ -219,11 +209,11 @@ class EncoderMethod(Method):
         self._batch_tokens = filled_tokens(int(self.tokens.lengths_of(rows).sum()))
         return self._batch_tokens
 
-    def pooled_on_device(self, rows_B: Tensor, layers: tuple[int, ...] = ()) -> Tensor:
-        """`pooled` of rows whose numbers are on the device, after those of the hidden states that `layers` names."""
+    def pooled_on_device(self, rows_B: Tensor, *, with_embeddings: bool = False) -> Tensor:
+        """`pooled` of rows whose numbers are on the device, after those of the embedding layer where they are asked for."""
         if self.device_tokens is None:
             self.device_tokens = DeviceTokens(self.tokens, self.pad, self.device)
-        return self.device_tokens.means(self.student, rows_B, self._batch_tokens, layers)
+        return self.device_tokens.means(self.student, rows_B, self._batch_tokens, with_embeddings)
 
     def pooled(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean-pooled student states with gradients, B x D, in float32."""

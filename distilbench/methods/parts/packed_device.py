@@ -41,10 +41,10 @@ class DeviceTokens:
         self.ids = torch.from_numpy(np.array(tokens.ids)).to(device)
         self.offsets = torch.from_numpy(np.array(tokens.offsets)).to(device)
 
-    def means(self, student: SentenceTransformer, rows_B: Tensor, tokens: int, layers: tuple[int, ...] = ()) -> Tensor:
+    def means(self, student: SentenceTransformer, rows_B: Tensor, tokens: int, with_embeddings: bool = False) -> Tensor:
         """The mean-pooled last states of sentences, B x D, filled up to so many `tokens`.
 
-        Before them, side by side, come those of the hidden states that `layers` names.
+        Before them, side by side, come those of the embedding layer where they are asked for.
         """
         model, count = student[0].model, len(rows_B)
         start_B = self.offsets[rows_B]
@@ -63,12 +63,12 @@ class DeviceTokens:
             states = model(
                 input_ids=id_T[None],
                 position_ids=position_T[None] + first_position(model),
-                output_hidden_states=bool(layers),
+                output_hidden_states=with_embeddings,
                 sentence_bounds=(bounds_F, max(self.longest, filler(tokens))),
             )
         # A product with the shares of tokens in means, in float32: a sum by index is in another order each time.
         share_BT = (sentence_T == torch.arange(count, device=rows_B.device)[:, None]) / length_B[:, None]
-        wanted = [*(states.hidden_states[layer] for layer in layers), states.last_hidden_state]
+        wanted = [*([states.hidden_states[0]] if with_embeddings else []), states.last_hidden_state]
         with full_precision(share_BT):
             return torch.cat([share_BT @ state_1TD[0].float() for state_1TD in wanted], dim=-1)
 

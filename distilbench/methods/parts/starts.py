@@ -64,13 +64,11 @@ def spread(examples: int, count: int) -> NDArray[np.int64]:
     return np.linspace(0, examples - 1, min(count, examples)).astype(np.int64)
 
 
-def regression(
-    states_ND: NDArray[np.float32], targets_Nd: NDArray[np.float32], *, bias: bool = True, ridge: float = RIDGE
-) -> Linear:
-    """Ridge regression from states to targets, in double precision: argmin ||X W + b - Y||^2 + ridge (||W||^2 + ||b||^2)."""
+def regression(states_ND: NDArray[np.float32], targets_Nd: NDArray[np.float32], *, bias: bool = True) -> Linear:
+    """Ridge regression from states to targets, in double precision: argmin ||X W + b - Y||^2 + RIDGE (||W||^2 + ||b||^2)."""
     ones = np.ones((len(states_ND), 1 if bias else 0))
     x = np.hstack([states_ND.astype(np.float64), ones])
-    solution = np.linalg.solve(x.T @ x + ridge * np.eye(x.shape[1]), x.T @ targets_Nd)
+    solution = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ targets_Nd)
     width = states_ND.shape[1]
     return Linear(solution[:width], solution[width] if bias else np.zeros(targets_Nd.shape[1]))
 
@@ -84,21 +82,16 @@ def principal_axes(states_ND: NDArray[np.float32], d: int) -> Linear:
     return Linear(axes_Dd, -mean_D @ axes_Dd)
 
 
-def start_projection(
-    method: EncoderMethod,
-    dense: nn.Module,
-    params: ProjectedParams,
-    rows_N: NDArray[np.int64],
-    targets: Targets | None = None,
-) -> None:
-    """Set the layer as `params.projection_start` says, from a sample of the corpus rows and the student before its training.
+def start_projection(method: EncoderMethod, rows_N: NDArray[np.int64], targets: Targets | None = None) -> None:
+    """Set the method's projection as `projection_start` says, from a sample of rows and the student before its training.
 
     `targets` is needed by a regression alone.
     """
-    if params.projection_start == "random":
+    params, projection = method.params, method.projection
+    if projection is None or params.projection_start == "random":
         return
     chosen = rows_N[spread(len(rows_N), params.start_sentences)]
-    states_ND, layer = method.start_states(chosen), cast(nn.Linear, dense.linear)
+    states_ND, layer = method.start_states(chosen), cast(nn.Linear, projection.linear)
     if params.projection_start == "pca":
         principal_axes(states_ND, layer.out_features).copy_to(layer)
     else:

@@ -21,6 +21,7 @@ from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import info_nce, supervised_info_nce
+from distilbench.methods.parts.unlabelled import Unlabelled
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import ParamsPart, check_enough
 from distilbench.training.phases import Phase, epoch_steps
@@ -176,39 +177,41 @@ def contrast(params: LabelledParams, vectors: Tensor, anchors: int, temperature:
     return supervised_info_nce(vectors[:anchors], vectors[anchors : 2 * anchors], negatives_BKD, temperature)
 
 
-class FineTuning:
-    """The supervised phase of a method that has distilled before; `outputs` gives vectors of rows with gradients."""
+class FineTuned(Unlabelled):
+    """Distillation, then a supervised phase on labelled examples where `ft_epochs` asks for it."""
 
-    def __init__(
-        self, params: FineTuningParams, prepared: Prepared, outputs: Callable[[NDArray[np.int64]], Tensor]
-    ) -> None:
-        self.params, self.outputs = params, outputs
-        self.examples = LabelledExamples(params, prepared)
+    params: Any
+    """With `FineTuningParams`."""
 
-    @staticmethod
-    def needs(possible: Possible) -> Requirements:
-        """Labelled examples, where the phase may be asked for."""
-        return labelled_needs(possible) if max(possible("ft_epochs")) else Requirements()
+    def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
+        super().__init__(params, prepared, device)
+        self.labelled = LabelledExamples(params, prepared) if params.ft_epochs else None
 
-    @staticmethod
-    def check_corpus(possible: Possible, corpus: Corpus) -> None:
-        """Enough labelled examples for one batch, where the phase may be asked for."""
+    @classmethod
+    def needs(cls, possible: Possible) -> Requirements:
+        needs = super().needs(possible)
+        return needs | labelled_needs(possible) if max(possible("ft_epochs")) else needs
+
+    @classmethod
+    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
+        super().check_corpus(possible, corpus, native)
         if max(possible("ft_epochs")):
             check_labelled(possible, corpus, "ft_batch_size")
 
-    def phase(
-        self,
-        loss: Callable[[NDArray[np.int64]], Tensor] | None = None,
-        begin: Callable[[], None] = lambda: None,
-        start: Callable[[], None] = lambda: None,
-    ) -> Phase:
-        """Supervised InfoNCE over the labelled examples, or another `loss` of them."""
-        p = self.params
-        steps = epoch_steps(p.ft_epochs, len(self.examples), p.ft_batch_size)
-        return Phase("fine-tune", len(self.examples), steps, p.ft_batch_size, p.ft_lr, loss or self.loss, begin, start)
+    def fine_tuning(
+        self, begin: Callable[[], None] = lambda: None, start: Callable[[], None] = lambda: None
+    ) -> list[Phase]:
+        """The supervised phase, if there is one."""
+        p, examples = self.params, self.labelled
+        if examples is None:
+            return []
+        steps = epoch_steps(p.ft_epochs, len(examples), p.ft_batch_size)
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        return self.contrast(self.outputs(self.examples.rows(index_B)), len(index_B))
+        def loss(index_B: NDArray[np.int64]) -> Tensor:
+            return self.supervised_loss(examples.rows(index_B), len(index_B))
 
-    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
-        return contrast(self.params, vectors.float(), anchors, self.params.ft_tau)
+        return [Phase("fine-tune", len(examples), steps, p.ft_batch_size, p.ft_lr, loss, begin, start)]
+
+    def supervised_loss(self, rows: NDArray[np.int64], anchors: int) -> Tensor:
+        """Supervised InfoNCE of a batch's rows (`LabelledExamples.rows`)."""
+        return contrast(self.params, self.outputs(rows).float(), anchors, self.params.ft_tau)

@@ -19,7 +19,7 @@ from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod, EncoderParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.params import TrainedParams
+from distilbench.training.params import TrainedParams, check_enough
 from distilbench.training.phases import Phase, epoch_steps
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
@@ -67,7 +67,10 @@ class Unlabelled(EncoderMethod):
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         super().check_corpus(possible, corpus, native)
-        cls.check_batches(possible, corpus)
+        check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
+
+    def phases(self) -> list[Phase]:
+        return [self.distil()]
 
     def distil(self, start: Callable[[], None] = lambda: None, trained: Sequence[nn.Module] | None = None) -> Phase:
         """Make the phase over the sentences, with the method's own loss."""

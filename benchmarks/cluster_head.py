@@ -1,4 +1,4 @@
-"""The cluster head of an MCR2 student, saved beside it: clusters of new sentences at inference."""
+"""The cluster head that an exported MCR2 student carries: clusters of new sentences at inference."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from distilbench.errors import InputError
-
-FILE = "cluster_head.safetensors"
-
-
-def save_cluster_head(folder: Path, logits: nn.Linear, after: int) -> None:
-    """Write the layer into a student's folder; it reads what the student is before its last modules, `after` of them."""
-    tensors = {name: p.detach().cpu().contiguous() for name, p in logits.named_parameters()}
-    save_file({**tensors, "after": torch.tensor(after)}, folder / FILE)
+from distilbench.methods.mcr2 import CLUSTER_HEAD
 
 
 @dataclass(frozen=True)
@@ -31,6 +23,7 @@ class ClusterHead:
     folder: Path
     layer: nn.Linear
     after: int
+    """Modules of the student that follow the trunk."""
 
     @property
     def clusters(self) -> int:
@@ -42,8 +35,6 @@ class ClusterHead:
 
         `prompt` comes before every sentence; None is the student's own default.
         """
-        from sentence_transformers import SentenceTransformer
-
         model = SentenceTransformer(str(self.folder), device="cpu")
         trunk = SentenceTransformer(modules=list(model)[: -self.after], prompts=model.prompts, device="cpu")
         trunk.max_seq_length, trunk.default_prompt_name = model.max_seq_length, model.default_prompt_name
@@ -55,19 +46,12 @@ class ClusterHead:
             return self.layer(torch.from_numpy(states_ND)).argmax(dim=-1).numpy()
 
 
-def load_cluster_head(folder: Path) -> ClusterHead:
-    """The head that `save_cluster_head` wrote."""
-    try:
-        tensors = load_file(folder / FILE)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{folder / FILE}: no cluster head ({error}); expected a student exported by mcr2") from None
+def load_cluster_head(folder: Path) -> ClusterHead | None:
+    """The head of an exported student; None where it has none."""
+    if not (folder / CLUSTER_HEAD).is_file():
+        return None
+    tensors = load_file(folder / CLUSTER_HEAD)
     clusters, width = tensors["weight"].shape
     after, layer = int(tensors.pop("after")), nn.Linear(width, clusters)
     layer.load_state_dict(tensors)
     return ClusterHead(folder, layer, after)
-
-
-def assign_sentences(folder: Path, sentences: Sequence[str]) -> NDArray[np.int64]:
-    """The cluster (0 to K - 1) of each sentence, by the student in `folder`."""
-    head = load_cluster_head(folder)
-    return head.assign(head.states(sentences))
