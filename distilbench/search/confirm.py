@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -29,6 +28,7 @@ from distilbench.search.study import (
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import write_json
 from distilbench.trials.budget import Confirmation
+from distilbench.trials.costs import cost_objectives, kind_key
 from distilbench.trials.jobs import Job
 from distilbench.trials.scoring import Candidate
 
@@ -67,44 +67,24 @@ def chosen_trials(
 def worth_confirming(
     chosen: Mapping[CompetitionKey, list[FrozenTrial]], search: Search, costs: Mapping[str, EncoderCost]
 ) -> dict[CompetitionKey, list[FrozenTrial]]:
-    """The chosen trials to confirm: those on the front where the space asks for them alone, else all of them.
+    """The chosen trials to confirm: all of them, or where the space asks for the front alone those of the groups whose best
+    is on it. Nothing that costs no more is better by more than `NOISE` then: neither the best of another group nor what other
+    methods have.
 
     `costs` are those of every kind of student, where they were measured.
     """
-    if not search.space.budget.confirm.front:
-        return dict(chosen)
-    from distilbench.trials.costs import cost_objectives, kind_key
-
-    def costs_of(params: Mapping[str, Any]) -> Mapping[str, float]:
-        known = costs.get(kind_key(search.space.method, params))
-        return cost_objectives(known) if known else {}
-
-    return on_front(chosen, search.objectives, costs_of, search.baseline_points)
-
-
-def on_front(
-    chosen: Mapping[CompetitionKey, list[FrozenTrial]],
-    objectives: Sequence[str],
-    costs_of: Callable[[Mapping[str, Any]], Mapping[str, float]],
-    baseline_points: Sequence[Point] = (),
-) -> dict[CompetitionKey, list[FrozenTrial]]:
-    """The chosen trials of the groups whose best is on the front: nothing that costs no more is better by more than `NOISE`,
-    neither the best of another group nor what other methods have (`baseline_points`). All of them, in a search for quality
-    alone.
-
-    `costs_of` says what a student with these hyper-parameters has in the objectives that do not follow from them.
-    """
-    if len(objectives) == 1:
+    if not search.space.budget.confirm.front or len(search.objectives) == 1:
         return dict(chosen)
     points: dict[CompetitionKey, Point | None] = {}
     for group, (first, *_) in chosen.items():
-        params, rung = trial_params(first), result_of(first)
-        width = width_in(first, group)
-        points[group] = point_at(params, rung, width, costs_of(params), objectives) if rung else None
+        params, rung, width = trial_params(first), result_of(first), width_in(first, group)
+        cost = costs.get(kind_key(search.space.method, params))
+        known = cost_objectives(cost) if cost else {}
+        points[group] = point_at(params, rung, width, known, search.objectives) if rung else None
     kept = {}
     for group, point in points.items():
         others = [other for name, other in points.items() if name != group and other is not None]
-        if point is None or better_by(point, [*baseline_points, *others]) >= -NOISE:
+        if point is None or better_by(point, [*search.baseline_points, *others]) >= -NOISE:
             kept[group] = chosen[group]
     return kept
 

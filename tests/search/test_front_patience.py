@@ -14,11 +14,16 @@ from simulated import Simulation, content, in_memory
 
 from distilbench.codes import CompetitionKey
 from distilbench.methods import get_method
-from distilbench.search.confirm import on_front
+from distilbench.records import EncoderCost
+from distilbench.search.confirm import worth_confirming
 from distilbench.search.front_patience import EXHAUSTED, FrontPatience, better_by
+from distilbench.search.search_plan import Search
+from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
 from distilbench.search.starts import starts_for
 from distilbench.search.study import PARAMS
+from distilbench.trials.budget import Budget, Confirmation
+from distilbench.trials.costs import kind_key
 
 OBJECTIVES = ("quality", "bytes", "latency")
 
@@ -67,19 +72,26 @@ def test_what_another_beats_at_no_more_cost_is_not_confirmed() -> None:
         CompetitionKey("teacher", 32): [ended(80.4, "teacher")],
     }
     latency = {"auto:2": 3.0, "auto:1": 2.0, "static": 0.1, "teacher": 9.0}
+    costs = {
+        kind_key("hpd", {"student": student, "output_dim": 8}): EncoderCost.model_construct(
+            latency_ms=ms, bytes_on_disk=9
+        )
+        for student, ms in latency.items()
+    }
+    space = SearchSpace.model_construct(
+        method="hpd", budget=Budget(trials=1, steps=1, confirm=Confirmation(front=True))
+    )
 
-    def costs_of(params: Any) -> dict[str, float]:
-        return {"latency": latency[params["student"]]}
+    def kept(*beside: tuple[float, ...], objectives: tuple[str, ...] = OBJECTIVES, costs: Any = costs) -> list[str]:
+        search = Search("r", space, objectives, 4, (), 1, 0, baseline_points=beside)
+        return [group.student for group in worth_confirming(chosen, search, costs)]
 
-    def kept(*beside: tuple[float, ...]) -> list[str]:
-        return [group.student for group in on_front(chosen, OBJECTIVES, costs_of, beside)]
-
-    assert kept() == ["auto:2", "auto:1", "static", "teacher"], "by less than seeds differ"
+    everything = ["auto:2", "auto:1", "static", "teacher"]
+    assert kept() == everything, "by less than seeds differ"
     assert kept((80.5, 32.0, 2.5)) == ["auto:1", "static", "teacher"]
     assert kept((90.0, 32.0, 0.05)) == []
-    assert on_front(chosen, ("quality",), costs_of, [(90.0,)]) == chosen
-    unknown = on_front(chosen, OBJECTIVES, lambda params: {}, [(90.0, 32.0, 0.05)])
-    assert unknown == chosen, "nothing is left out of which the cost is not known"
+    assert kept((90.0,), objectives=("quality",)) == everything
+    assert kept((90.0, 32.0, 0.05), costs={}) == everything, "nothing is left out of which the cost is not known"
 
 
 SPACE: dict[str, Any] = {
