@@ -166,7 +166,6 @@ class HPD(Nested, Whitened, FineTuned):
         """The mean over the widths of `neighbour_loss` within the batch, of vectors as they are stored."""
         chosen = index_B if isinstance(index_B, Tensor) else torch.from_numpy(index_B)
         student_Bd, teacher_BD = self.as_stored(self.project(self.states_ND[chosen])), self.teacher_ND[chosen]
-        parts = [student_Bd[:, :w] for w in self._loss_widths]
-        return torch.stack(
-            [neighbour_loss(part, part, teacher_BD, TUNING_TEMPERATURE, TUNING_TEMPERATURE) for part in parts]
-        ).mean()
+        parts = [(student_Bd[:, :w], student_Bd[:, :w]) for w in self._loss_widths]
+        both = TUNING_TEMPERATURE, TUNING_TEMPERATURE
+        return torch.stack([neighbour_loss(*part, teacher_BD, *both) for part in parts]).mean()

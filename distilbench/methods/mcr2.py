@@ -190,7 +190,11 @@ class MCR2(HeadMethod):
     def __init__(self, params: MCR2Params, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.compression = CompressionHead(params, prepared, device)
-        self.head = nn.ModuleList([*self.compression.trunk, self.compression.features])
+
+    @property
+    def head(self) -> nn.ModuleList:  # type: ignore[override]
+        """Two dense ELU layers, the feature layer."""
+        return nn.ModuleList([*self.compression.trunk, self.compression.features])
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:

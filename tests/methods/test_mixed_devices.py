@@ -20,9 +20,7 @@ from tests.methods.test_every_method import TRAINED
 
 DEVICE = "meta"
 """A build of torch for CPUs alone has no kernels for "cuda", not even without content."""
-SHARED = "ibkd, mapped"
-"""Its map is in two modules, and torch cannot give both a tensor without content; "ckd, mapped" has the same loss."""
-LOSSES = [(case, n) for case, (_, _, phases) in TRAINED.items() for n in range(len(phases)) if case != SHARED]
+LOSSES = [(case, n) for case, (_, _, phases) in TRAINED.items() for n in range(len(phases))]
 
 
 def moved(value: Any) -> Any:

@@ -232,7 +232,6 @@ BAD = [
         r"head: choices is \['elu', 'elu'\]; expected .* each value once",
     ),
     ({"parameters": {"lr": {"low": 0.1, "high": 1, "step": 2}}}, r"parameters\.lr\.step: .*not permitted"),
-    ({"parameters": {"lr": {"low": 0.1, "high": 1, "integer": True}}}, r"lr: integer: not permitted"),
     # Each searched dimension has a best student of its own.
     ({"parameters": {"output_dim": {"low": 2, "high": 9}}}, r"output_dim: .*expected choices"),
     # method and budget
