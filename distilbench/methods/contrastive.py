@@ -16,12 +16,12 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderParams
+from distilbench.methods.parts.losses import info_nce
 from distilbench.methods.parts.starts import UntargetedParams, start_projection
 from distilbench.methods.parts.supervised import (
     LabelledExamples,
     LabelledParams,
     check_labelled,
-    contrast,
     labelled_needs,
 )
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
@@ -85,5 +85,5 @@ class Contrastive(Whitened):
         return self.contrast(self.outputs(self.labelled.rows(index_B, self.at)).float(), len(index_B))
 
     def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
-        """Supervised InfoNCE of the vectors of a batch's rows (anchors first)."""
-        return contrast(self.params, vectors, anchors, self.params.tau)
+        """Supervised InfoNCE of the vectors of a batch's rows: anchors, positives, hard negatives of all anchors."""
+        return info_nce(vectors[:anchors], vectors[anchors:], self.params.tau)

@@ -21,9 +21,9 @@ from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS
-from distilbench.methods.parts.losses import full_precision, info_nce
+from distilbench.methods.parts.losses import full_precision, info_nce, supervised_info_nce
 from distilbench.methods.parts.starts import principal_axes, regression, spread
-from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, contrast
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
 from distilbench.methods.parts.unlabelled import UnlabelledParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase
@@ -47,7 +47,6 @@ class IBKDParams(UnlabelledParams, FineTuningParams):
     """Of unit vectors, of which r is the distance of two: rbf is exp(-gamma r^2), imq (1 + gamma r^2)^(-1/2)."""
     gamma: float = Field(default=0.5, gt=0)
     """The bandwidth of the RBF and IMQ kernels."""
-    negatives_of: Literal["batch", "anchor"] = "anchor"
     map_start: Literal["random", "regression", "auto"] = "auto"
     """W at random (the paper), or as the ridge regression of the untrained student's states to the teacher's embeddings;
     auto is the identity where the two are of one width, and the regression elsewhere."""
@@ -177,5 +176,9 @@ class IBKD(FineTuned):
             return super().supervised_loss(rows, anchors)
         x_BD, s_BD = self._input_and_output(rows)
         out_Bd = self.as_stored(self.project(s_BD).float())
-        nce = contrast(self.params, out_Bd.float(), anchors, self.params.ft_tau)
-        return nce + self.params.beta2 * self._hsic(x_BD[:anchors], out_Bd[:anchors])
+        return self.contrast(out_Bd, anchors) + self.params.beta2 * self._hsic(x_BD[:anchors], out_Bd[:anchors])
+
+    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
+        """Equation 10: an anchor is told from its own hard negatives alone."""
+        negatives_BKD = vectors[2 * anchors :].reshape(anchors, -1, vectors.shape[-1])
+        return supervised_info_nce(vectors[:anchors], vectors[anchors : 2 * anchors], negatives_BKD, self.params.ft_tau)

@@ -20,7 +20,7 @@ from distilbench.training.phases import Learner
 Build = Callable[..., Any]
 RETRIEVAL: dict[str, dict[str, Any]] = {
     "contrastive": {"labelled": "retrieval", "hard_negatives": 3},
-    "matryoshka": {"labelled": "retrieval", "hard_negatives": 2, "negatives_of": "anchor"},
+    "matryoshka": {"labelled": "retrieval", "hard_negatives": 2},
     "ibkd": {"labelled": "retrieval", "hard_negatives": 8},
 }
 

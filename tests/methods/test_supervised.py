@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods.parts import supervised
-from distilbench.methods.parts.losses import info_nce, supervised_info_nce
 from distilbench.methods.parts.supervised import (
     LabelledExamples,
     LabelledParams,
     check_labelled,
-    contrast,
     labelled_needs,
 )
 from distilbench.prepare.prepared import Prepared
@@ -86,19 +83,6 @@ def test_the_most_negatives_are_within_what_is_searched() -> None:
     """Of the nearest ones, three at most are left out: anchor, positive, contradiction."""
     most = next(m.le for m in LabelledParams.model_fields["hard_negatives"].metadata if hasattr(m, "le"))
     assert most + 3 <= supervised.MINED_FROM
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_batch_is_cut_into_anchors_positives_and_negatives(count: int) -> None:
-    rng = torch.Generator().manual_seed(0)
-    a, p = torch.randn(2, 4, 5, generator=rng)
-    n = torch.randn(4, count, 5, generator=rng)
-    batch = torch.cat([a, p, n.reshape(-1, 5)])
-    own = contrast(LabelledParams(negatives_of="anchor", hard_negatives=count), batch, 4, 0.2)
-    assert own.item() == pytest.approx(supervised_info_nce(a, p, n, 0.2).item())
-    shared = contrast(LabelledParams(negatives_of="batch", hard_negatives=count), batch, 4, 0.2)
-    assert shared.item() == pytest.approx(info_nce(a, torch.cat([p, n.reshape(-1, 5)]), 0.2).item())
-    assert (shared.item() > own.item()) == (count > 0)  # more to tell it from
 
 
 def corpus(pairs: int, triplets: int) -> Corpus:

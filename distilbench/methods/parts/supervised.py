@@ -20,7 +20,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.losses import info_nce, supervised_info_nce
+from distilbench.methods.parts.losses import info_nce
 from distilbench.methods.parts.unlabelled import Unlabelled
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import ParamsPart, check_enough
@@ -42,8 +42,6 @@ class LabelledParams(ParamsPart):
     labelled: Literal["triplets", "pairs", "retrieval"] = "triplets"
     """Anchor, entailment and contradiction; similar pairs, whose hard negatives are all mined; or judged queries and their
     relevant passages, with hard negatives among the other passages (IBKD's dense retrieval)."""
-    negatives_of: Literal["batch", "anchor"] = "batch"
-    """Whose hard negatives an anchor is told from: those of the whole batch (SimCSE), or its own (IBKD, equation 10)."""
 
 
 class FineTuningParams(LabelledParams):
@@ -169,14 +167,6 @@ def labelled_needs(possible: Possible) -> Requirements:
     return Requirements(triplets="triplets" in kinds, negatives="retrieval" in kinds and negatives > 0)
 
 
-def contrast(params: LabelledParams, vectors: Tensor, anchors: int, temperature: float) -> Tensor:
-    """Supervised InfoNCE of the vectors of a batch's rows: B anchors, B positives, B x K hard negatives."""
-    if params.negatives_of == "batch":
-        return info_nce(vectors[:anchors], vectors[anchors:], temperature)
-    negatives_BKD = vectors[2 * anchors :].reshape(anchors, -1, vectors.shape[-1])
-    return supervised_info_nce(vectors[:anchors], vectors[anchors : 2 * anchors], negatives_BKD, temperature)
-
-
 class FineTuned(Unlabelled):
     """Distillation, then a supervised phase on labelled examples where `ft_epochs` asks for it."""
 
@@ -214,4 +204,8 @@ class FineTuned(Unlabelled):
 
     def supervised_loss(self, rows: NDArray[np.int64], anchors: int) -> Tensor:
         """Supervised InfoNCE of a batch's rows (`LabelledExamples.rows`)."""
-        return contrast(self.params, self.outputs(rows).float(), anchors, self.params.ft_tau)
+        return self.contrast(self.outputs(rows).float(), anchors)
+
+    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
+        """Supervised InfoNCE of their vectors, in which an anchor is told from the hard negatives of all (SimCSE)."""
+        return info_nce(vectors[:anchors], vectors[anchors:], self.params.ft_tau)
