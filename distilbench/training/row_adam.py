@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+EPS = 1e-8
+
 
 class RowAdam(torch.optim.Optimizer):
     """Adam for parameters with sparse gradients, V x d, by the formulas of `torch.optim.SparseAdam`.
@@ -19,13 +21,9 @@ class RowAdam(torch.optim.Optimizer):
     """
 
     def __init__(
-        self,
-        parameters: Iterable[torch.nn.Parameter],
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
+        self, parameters: Iterable[torch.nn.Parameter], lr: float, betas: tuple[float, float] = (0.9, 0.999)
     ) -> None:
-        super().__init__(parameters, {"lr": lr, "betas": betas, "eps": eps})
+        super().__init__(parameters, {"lr": lr, "betas": betas})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -33,11 +31,9 @@ class RowAdam(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._step(parameter, parameter.grad.coalesce(), group["lr"], group["betas"], group["eps"])
+                    self._step(parameter, parameter.grad.coalesce(), group["lr"], group["betas"])
 
-    def _step(
-        self, parameter: torch.Tensor, gradient: torch.Tensor, lr: float, betas: tuple[float, float], eps: float
-    ) -> None:
+    def _step(self, parameter: torch.Tensor, gradient: torch.Tensor, lr: float, betas: tuple[float, float]) -> None:
         state = self.state[parameter]
         if not state:
             state["step"] = torch.tensor(0.0)
@@ -50,7 +46,7 @@ class RowAdam(torch.optim.Optimizer):
         second_Ud.addcmul_(gradient_Ud, gradient_Ud, value=1 - beta2)
         state["exp_avg"].index_copy_(0, row_U, first_Ud)
         state["exp_avg_sq"].index_copy_(0, row_U, second_Ud)
-        scale_Ud = second_Ud.div_(1 - beta2**step).sqrt_().add_(eps)
+        scale_Ud = second_Ud.div_(1 - beta2**step).sqrt_().add_(EPS)
         row_Ud = parameter.index_select(0, row_U).addcdiv_(first_Ud, scale_Ud, value=-lr / (1 - beta1**step))
         parameter.index_copy_(0, row_U, row_Ud)
 
