@@ -74,7 +74,7 @@ def test_what_another_beats_at_no_more_cost_is_not_confirmed() -> None:
     latency = {"auto:2": 3.0, "auto:1": 2.0, "static": 0.1, "teacher": 9.0}
     costs = {
         kind_key("hpd", {"student": student, "output_dim": 8}): EncoderCost.model_construct(
-            latency_ms=ms, bytes_on_disk=9
+            sentences_per_second_32=1000 / ms, bytes_on_disk=9
         )
         for student, ms in latency.items()
     }
