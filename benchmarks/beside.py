@@ -54,7 +54,7 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.board import TEST, leaderboard
+from distilbench.reporting.board import leaderboard
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
@@ -391,7 +391,7 @@ def rows(
         "|---" * 7 + "|",
     ]
     for row in board.rows:
-        record, test = row.record, board.cell(row, TEST)
+        record, test = row.record, row.test
         key = record.label.partition(" d=")[0]
         key = "teacher" if key == specs["teacher"].title else key
         own = record.role in ("teacher", "encoder")

@@ -412,7 +412,7 @@ def representatives(board: Leaderboard) -> list[Row]:
 def measured(board: Leaderboard) -> list[Entry]:
     """The rows of a leaderboard."""
     speeds = serving_costs(board).rows
-    return [measured_entry(row, speeds[row.anchor].sentences_per_s.value) for row in representatives(board)]
+    return [measured_entry(row, speeds[row.anchor].sentences_per_s) for row in representatives(board)]
 
 
 def joined(table: Table, entries: Iterable[Entry]) -> list[Entry]:

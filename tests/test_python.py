@@ -26,7 +26,7 @@ from distilbench.commands.run_folder import one_writer
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.records import Rung, Score, ScoreRecord, TrialRecord, append_records
 from distilbench.reporting.best import best_of_runs
-from distilbench.reporting.board import DEV, TEST, leaderboard
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.runs import read_runs
 from distilbench.settings.commands import EvaluateSettings
@@ -202,8 +202,8 @@ def test_the_frames_have_what_the_records_have(swept: Path) -> None:
     scores, trials = run.scores(), run.trials()
     assert list(scores["id"]) == [row.anchor for row in board.rows]
     for row, (_, line) in zip(board.rows, scores.iterrows(), strict=True):
-        assert line["test"] == pytest.approx(board.cell(row, TEST).value, nan_ok=True)
-        assert line["dev"] == pytest.approx(board.cell(row, DEV).value, nan_ok=True)
+        assert line["test"] == pytest.approx(row.test.value, nan_ok=True)
+        assert line["dev"] == pytest.approx(row.dev.value, nan_ok=True)
         assert (line["bytes"], line["code"], line["seeds"]) == (
             row.record.bytes_per_vector,
             row.record.quantisation,

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from distilbench.codes import family_of
 from distilbench.records import IndexCost, read_records
-from distilbench.reporting.board import DEV, TEST, Row, leaderboard
+from distilbench.reporting.board import Row, leaderboard
 
 
 def own_index(row: Row, name: str) -> list[IndexCost]:
@@ -46,14 +46,14 @@ def main() -> None:
     for size in map(int, chosen.sizes.split(",")):
         best: dict[str, Row] = {}
         for row in board.rows:
-            dev = board.cell(row, DEV).value
+            dev = row.dev.value
             if row.record.bytes_per_vector != size or dev is None:
                 continue
             rival = best.get(method_of(row))
-            if rival is None or dev > (board.cell(rival, DEV).value or 0.0):
+            if rival is None or dev > (rival.dev.value or 0.0):
                 best[method_of(row)] = row
-        for method, row in sorted(best.items(), key=lambda item: -(board.cell(item[1], DEV).value or 0.0)):
-            dev, test, costs = board.cell(row, DEV).value, board.cell(row, TEST), own_index(row, chosen.name)
+        for method, row in sorted(best.items(), key=lambda item: -(item[1].dev.value or 0.0)):
+            dev, test, costs = row.dev.value, row.test, own_index(row, chosen.name)
             spread = f" ± {test.interval:.2f}" if test.interval is not None else ""
             cells = [str(size), method, f"{row.name} {row.record.quantisation}", str(len(row.seeds)), f"{dev:.2f}"]
             cells += [f"{test.value or 0:.2f}{spread}", f"{test.retention or 0:.1f}"]

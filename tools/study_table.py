@@ -59,7 +59,7 @@ def main() -> None:
         name = f"{row.record.configuration or row.record.label}{code}"
         if (code and not chosen.quantised) or not chosen.rows.search(name):
             continue
-        cells = [shown(board.cell(row, c.key), chosen.kept) for c in columns]
+        cells = [shown(row.cells[c.key], chosen.kept) for c in columns]
         about = f"{name} | {row.record.dim} | {row.record.bytes_per_vector} | {len(row.seeds)}"
         print(f"| {about} | " + " | ".join(cells) + " |")
 

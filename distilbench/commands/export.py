@@ -106,7 +106,7 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
         row, seed = _named(board, student)
     if number is not None:
         seed = _of_seed(row, seed, number)
-    seed = seed or best_seed(board, row) or row.seeds[0]
+    seed = seed or best_seed(row) or row.seeds[0]
     record, owners = seed.record, record_owners(runs)
     folder = model_folder(record, owners)
     if folder is not None and folder.is_dir():

@@ -23,7 +23,7 @@ from distilbench.reporting.serving import LEAST_OVERLAP, serving_costs
 
 @dataclass(frozen=True)
 class Best:
-    """The chosen row and its teacher's; `folders[i]` is the model folder of the row's i-th seed, None where none is kept.
+    """The chosen row; `folders[i]` is the model folder of its i-th seed, None where none is kept.
 
     `runs` are the folders that it was chosen from, as they were given.
     """
@@ -32,7 +32,6 @@ class Best:
     budget: ServingBudget
     board: Leaderboard
     row: Row
-    teacher: Row | None
     folders: tuple[Path | None, ...]
 
     def __repr__(self) -> str:
@@ -41,12 +40,12 @@ class Best:
 
     def to_json(self) -> dict[str, Any]:
         """Return the choice with all columns of its row and its teacher's."""
-        record, model, board = self.row.record, self._model(), self.board
+        record, model, teacher = self.row.record, self._model(), teacher_row(self.row, self.board.rows)
         seeds = [
             {
                 "seed": seed.record.seed,
-                "dev": board.seed_value(seed, DEV),
-                "test": board.seed_value(seed, TEST),
+                "dev": seed.score(DEV),
+                "test": seed.score(TEST),
                 "record_id": seed.record.record_id,
                 "run": seed.record.run,
                 "model": folder and str(folder),
@@ -57,8 +56,8 @@ class Best:
             "budget": self.budget._asdict(),
             "summary": self._summary(),
             "student": {**self._columns(self.row), "hyperparameters": record.hyperparameters, "seeds": seeds},
-            "teacher": self.teacher and self._columns(self.teacher),
-            "selected_by": str(board.selection),
+            "teacher": teacher and self._columns(teacher),
+            "selected_by": str(self.board.selection),
             "demonstration": record.demonstration,
             "corpus": record.corpus,
             "model": model and str(model),
@@ -74,9 +73,8 @@ class Best:
         lines += [f"Scores are {ON_DEMONSTRATION}."] if self.row.record.demonstration else []
         lines += ["", f"Seed  dev     test    record, model (chosen on dev, by {self.board.selection.title})"]
         for seed, folder in zip(self.row.seeds, self.folders, strict=True):
-            scores = f"{fixed(self.board.seed_value(seed, DEV)):<8}{fixed(seed.values[0].value):<8}"
-            lines.append(f"{seed.record.seed:<6}{scores}{seed.record.record_id}")
-            lines.append(f"{'':<22}{none if folder is None else folder}")
+            scores = f"{fixed(seed.score(DEV)):<8}{fixed(seed.score(TEST)):<8}"
+            lines += [f"{seed.record.seed:<6}{scores}{seed.record.record_id}", f"{'':<22}{folder or none}"]
         if model is not None:
             best = " (the seed with the highest dev score)" if len(self.row.seeds) > 1 else ""
             lines += ["", f"To load it{best}:", "", *(f"    {line}" for line in self._load(model).splitlines())]
@@ -85,7 +83,7 @@ class Best:
         return "\n".join(lines)
 
     def _export_command(self) -> str:
-        seed = best_seed(self.board, self.row) or self.row.seeds[0]
+        seed = best_seed(self.row) or self.row.seeds[0]
         return export_command(seed.record, seed.anchor, self.runs)
 
     def _summary(self) -> str:
@@ -98,8 +96,7 @@ class Best:
         return columns
 
     def _model(self) -> Path | None:
-        """The model folder of the seed with the highest dev score, of those that keep one."""
-        seed = best_seed(self.board, self.row)
+        seed = best_seed(self.row)
         return None if seed is None else self.folders[self.row.seeds.index(seed)]
 
     def _load(self, model: Path) -> str:
@@ -115,43 +112,35 @@ def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
 
 def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path], budget: ServingBudget) -> Best:
     """Choose among records that have been read from the runs."""
-    board = leaderboard(records)
-    folders = run_folders(runs)
+    board, folders = leaderboard(records), run_folders(runs)
     named = ", ".join(map(str, folders))
-    if not scored(board):
+    usable, rows = scored(board.rows), candidates(board.rows)
+    if not usable:
         raise InputError(f"{named}: no row with a dev score; expected the folders of finished runs")
-    selects = sorted({row.record.select for row in scored(board)})
+    selects = sorted({row.record.select for row in usable})
     if len(selects) > 1:
         raise InputError(f"{named}: the runs were selected by {' and by '.join(selects)}; expected runs of one")
-    rows = candidates(board)
-    lost = len(scored(board)) - len(rows)
-    without = (
-        f"{lost} {'row' if lost == 1 else 'rows'} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours"
-    )
-    without += " of their float32 vectors"
+    lost = len(usable) - len(rows)
+    lost_rows = f"{lost} {'row' if lost == 1 else 'rows'}"
+    without = f"{lost_rows} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their float32 vectors"
     if not rows:
         raise InputError(f"{named}: no row can be recommended: {without}")
     corpora = {row.record.compared_on: f"{row.record.corpus} of {row.record.run}" for row in reversed(rows)}
     if len(corpora) > 1:
         names = ", ".join(corpora.values())
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")
-    row = best_under(board, budget, dev_comparison(board, folders))
+    row = best_under(rows, budget, dev_comparison(board, folders))
     if row is None:
         left_out = f" (left out: {without})" if lost else ""
         raise InputError(f"{_limits(budget)}: no row is within it; {_least(rows)}{left_out}")
     owners = record_owners(runs)
-    models = tuple(model_folder(seed.record, owners) for seed in row.seeds)
-    return Best(tuple(runs), budget, board, row, teacher_row(board, row), models)
+    return Best(tuple(runs), budget, board, row, tuple(model_folder(seed.record, owners) for seed in row.seeds))
 
 
-def best_seed(board: Leaderboard, row: Row) -> SeedScores | None:
+def best_seed(row: Row) -> SeedScores | None:
     """The seed with the highest dev score of those that keep a model; None where none does."""
-
-    def dev(seed: SeedScores) -> float:
-        value = board.seed_value(seed, DEV)
-        return -math.inf if value is None else value
-
-    return max((seed for seed in row.seeds if seed.record.model), key=dev, default=None)
+    devs = [(-math.inf if (dev := seed.score(DEV)) is None else dev, seed) for seed in row.seeds if seed.record.model]
+    return max(devs, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
 Owners = Mapping[tuple[str, str], Path]
@@ -169,7 +158,7 @@ def record_owners(runs: Sequence[Path]) -> Owners:
 
 
 def model_folder(record: ScoreRecord, owners: Owners) -> Path | None:
-    """Return the record's model folder; None where none is kept."""
+    """The record's model folder; None where none is kept."""
     if not record.model:
         return None
     inside = PurePosixPath(record.model)

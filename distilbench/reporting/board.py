@@ -52,15 +52,19 @@ MISSING = Cell(None, None)
 
 
 class SeedScores(NamedTuple):
-    """One seed's record of a row, and its own values, parallel to the leaderboard's columns."""
+    """One seed's record of a row, and its own values by the columns' keys."""
 
     anchor: str
     record: ScoreRecord
-    values: tuple[Value, ...]
+    values: Mapping[str, Value]
+
+    def score(self, key: str) -> float | None:
+        """Its score in the column `key`; None where there is no such column."""
+        return self.values[key].value if key in self.values else None
 
 
 class Row(NamedTuple):
-    """One encoder with all its seeds, lowest first. `values` is parallel to the leaderboard's columns.
+    """One encoder with all its seeds, lowest first. `cells` are by the columns' keys.
 
     `record` is the first seed's: what identifies the encoder is the same in every seed's. `name` is what the row is
     called: its name in the comparison file, or its label, with the start where rows of one label have several and the trial
@@ -75,7 +79,7 @@ class Row(NamedTuple):
     anchor: str
     record: ScoreRecord
     seeds: tuple[SeedScores, ...]
-    values: tuple[Cell, ...]
+    cells: Mapping[str, Cell]
     name: str
     chosen: bool = False
     pareto: bool = False
@@ -83,8 +87,13 @@ class Row(NamedTuple):
 
     @property
     def test(self) -> Cell:
-        """The test score."""
-        return self.values[0]
+        """The test score of what students are selected by."""
+        return self.cells[TEST]
+
+    @property
+    def dev(self) -> Cell:
+        """Its dev score, which chooses students; an empty cell where no row has one."""
+        return self.cells.get(DEV, MISSING)
 
     @property
     def confirmed(self) -> bool:
@@ -115,20 +124,6 @@ class Leaderboard(NamedTuple):
         """What rows are compared on (`ScoreRecord.compared_on`), that of most rows first."""
         return [corpus for corpus, _ in Counter(row.record.compared_on for row in self.rows).most_common()]
 
-    def place(self, key: str) -> int | None:
-        """The position of a column; None where there is none."""
-        return next((i for i, column in enumerate(self.columns) if column.key == key), None)
-
-    def cell(self, row: Row, key: str) -> Cell:
-        """The row's cell in the column `key`; an empty cell when there is no such column."""
-        place = self.place(key)
-        return MISSING if place is None else row.values[place]
-
-    def seed_value(self, seed: SeedScores, key: str) -> float | None:
-        """One seed's own score in the column `key`."""
-        place = self.place(key)
-        return None if place is None else seed.values[place].value
-
 
 class CostRow(NamedTuple):
     """One measured index of one row.
@@ -138,7 +133,7 @@ class CostRow(NamedTuple):
 
     row: Row
     cost: IndexCost
-    measured: Mapping[str, Cell]
+    measured: Mapping[str, float | None]
 
 
 def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
@@ -155,41 +150,40 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     selection = _selection(scored)
     columns = columns_of(scored, selection)
     rows = [_row([seeds[seed] for seed in sorted(seeds)], columns) for seeds in encoders.values()]
-    firsts = [row.record for row in rows]
-    names, means = row_names(firsts), {id(row.record): row.values for row in rows}
+    names = row_names([row.record for row in rows])
     (pareto, best), chosen = _pareto_and_best(rows), _chosen(rows, records)
     rows = [
-        _with_retention(row, means.get(id(teacher_of(row.record, firsts))))._replace(
-            name=names[id(row.record)],
+        row._replace(
+            cells=_with_retention(row, teacher_row(row, rows)),
+            name=name,
             pareto=row.anchor in pareto,
             best_in_bytes=row.anchor in best,
             chosen=row.anchor in chosen,
         )
-        for row in rows
+        for row, name in zip(rows, names, strict=True)
     ]
-    board = Leaderboard(columns, (), selection)
-    return board._replace(rows=tuple(sorted(rows, key=lambda row: _order(board, row))))
+    return Leaderboard(columns, tuple(sorted(rows, key=_order)), selection)
 
 
-def _row(seeds: Sequence[ScoreRecord], columns: Sequence[Column]) -> Row:
+def _row(records: Sequence[ScoreRecord], columns: Sequence[Column]) -> Row:
     """A row without its name and its marks."""
-    scores = [scores_of(record) for record in seeds]
-    values = [tuple(value_of(column, of_seed) for column in columns) for of_seed in scores]
-    cells = [mean_cell([seed[i].value for seed in values]) for i in range(len(columns))]
+    seeds = []
+    for record in records:
+        scores = scores_of(record)
+        values = {column.key: value_of(column, scores) for column in columns}
+        seeds.append(SeedScores(_anchor(record), record, values))
+    cells = {column.key: mean_cell([seed.score(column.key) for seed in seeds]) for column in columns}
     if len(seeds) == 1:
-        cells = [cell._replace(low=v.low, high=v.high) for cell, v in zip(cells, values[0], strict=True)]
-    own = tuple(SeedScores(_anchor(r), r, v) for r, v in zip(seeds, values, strict=True))
-    return Row(own[0].anchor, seeds[0], own, tuple(cells), "")
+        cells = {key: cells[key]._replace(low=own.low, high=own.high) for key, own in seeds[0].values.items()}
+    return Row(seeds[0].anchor, records[0], tuple(seeds), cells, "")
 
 
-def _with_retention(row: Row, teacher: Sequence[Cell] | None) -> Row:
-    if teacher is None:
-        return row
-    cells = (
-        own._replace(retention=percent(own.value, whole.value), kept_interval=percent(own.interval, whole.value))
-        for own, whole in zip(row.values, teacher, strict=True)
-    )
-    return row._replace(values=tuple(cells))
+def _with_retention(row: Row, teacher: Row | None) -> dict[str, Cell]:
+    cells = {}
+    for key, own in row.cells.items():
+        whole = None if teacher is None else teacher.cells[key].value
+        cells[key] = own._replace(retention=percent(own.value, whole), kept_interval=percent(own.interval, whole))
+    return cells
 
 
 def mean_cell(values: Iterable[float | None]) -> Cell:
@@ -263,7 +257,7 @@ def index_rows(board: Leaderboard) -> tuple[CostRow, ...]:
         for cost in (cost for seed in row.seeds for cost in seed.record.indexes):
             groups.setdefault(cost.model_dump_json(exclude=set(fields)), []).append(cost)
         for costs in groups.values():
-            measured = {f: mean_cell([finite(float(getattr(cost, f))) for cost in costs]) for f in fields}
+            measured = {f: mean_cell(finite(float(getattr(cost, f))) for cost in costs).value for f in fields}
             lines.append(CostRow(row, costs[0], measured))
     return tuple(lines)
 
@@ -312,18 +306,15 @@ def _selection(records: Iterable[ScoreRecord]) -> Selection:
     return Selection.parse(selects.pop()) if len(selects) == 1 else STS
 
 
-def teacher_of(record: ScoreRecord, records: Iterable[ScoreRecord]) -> ScoreRecord | None:
-    """The teacher's float32 row on the same corpus: of the same run if there is one, else the most recent."""
-    candidates = [
-        r for r in records if not competes(r) and (r.teacher, r.compared_on) == (record.teacher, record.compared_on)
+def teacher_row(row: Row, rows: Iterable[Row]) -> Row | None:
+    """The float32 row of the row's teacher on the same corpus: of the same run if there is one, else the most recent."""
+    r = row.record
+    found = [
+        other
+        for other in rows
+        if not competes(other.record) and (other.record.teacher, other.record.compared_on) == (r.teacher, r.compared_on)
     ]
-    return max(candidates, key=lambda r: (r.run == record.run, r.provenance.created_at), default=None)
-
-
-def teacher_row(board: Leaderboard, row: Row) -> Row | None:
-    """The float32 row of the row's teacher, on the same corpus."""
-    teacher = teacher_of(row.record, [other.record for other in board.rows])
-    return next((other for other in board.rows if other.record is teacher), None)
+    return max(found, key=lambda t: (t.record.run == r.run, t.record.provenance.created_at), default=None)
 
 
 def _pareto_and_best(rows: Iterable[Row]) -> tuple[set[str], set[str]]:
@@ -352,9 +343,9 @@ def _encoder(r: ScoreRecord) -> str:
     )
 
 
-def _order(board: Leaderboard, row: Row) -> tuple[bool, bool, float, float, str]:
-    test, dev = row.test.value, board.cell(row, DEV).value
-    untested = -(dev or 0.0) if test is None else 0.0
+def _order(row: Row) -> tuple[bool, bool, float, float, str]:
+    test = row.test.value
+    untested = -(row.dev.value or 0.0) if test is None else 0.0
     return row.record.role != "teacher", test is None, -(test or 0.0), untested, row.name
 
 

@@ -7,17 +7,16 @@ what the encoder does, so indexes of different encoders compare.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
 from distilbench.codes import FAMILIES, family_of
-from distilbench.reporting.board import DEV, CostRow, Leaderboard, Row, competes
+from distilbench.reporting.board import CostRow, Leaderboard, Row, competes
 from distilbench.reporting.drawing import (
     LIGHT,
     SYMBOLS,
-    Look,
     Plot,
     doubling_ticks,
     frame,
@@ -43,15 +42,16 @@ Points = tuple[tuple[float, float], ...]
 
 
 class Mark(NamedTuple):
-    """A row of the leaderboard: its test score `y` at its cost `x`. A click leads to the row.
-
-    `merit` is what chooses among marks: the dev score, or where there is none the test score.
-    """
+    """A row of the leaderboard: its test score `y` at its cost `x`. A click leads to the row."""
 
     row: Row
     x: float
     y: float
-    merit: float
+
+    @property
+    def merit(self) -> float:
+        """What chooses among marks: the dev score, or where there is none the test score."""
+        return self.y if self.row.dev.value is None else self.row.dev.value
 
 
 class TradeOff(NamedTuple):
@@ -87,17 +87,17 @@ def board_plots(
     `costs` are `serving_costs(board)`, `measured` are `index_rows(board)`, `taken` the rows that the page recommends.
     """
     quality, speed, indexes = compute_quality(board, taken), compute_speed(board, costs), compute_index_times(measured)
-    plots = []
+    plots = {}
     if quality.marks:
         title, caption = "Quality against bytes per vector", trade_off_caption(quality)
-        plots.append(plot_of("quality-bytes", title, caption, draw_trade_off(quality), wide=True))
+        plots["quality-bytes"] = plot_of("quality-bytes", title, caption, draw_trade_off(quality), wide=True)
     if len(speed.marks) > 1:
         title, caption = "Quality against sentences per second", trade_off_caption(speed)
-        plots.append(plot_of("quality-speed", title, caption, draw_trade_off(speed)))
+        plots["quality-speed"] = plot_of("quality-speed", title, caption, draw_trade_off(speed))
     if indexes.points:
         title, caption = "What an index finds, and how fast", index_times_caption(indexes)
-        plots.append(plot_of("index-time", title, caption, draw_index_times(indexes)))
-    return {plot.name: plot for plot in plots}
+        plots["index-time"] = plot_of("index-time", title, caption, draw_index_times(indexes))
+    return plots
 
 
 def compute_quality(board: Leaderboard, taken: Sequence[Row] = ()) -> TradeOff:
@@ -109,9 +109,8 @@ def compute_quality(board: Leaderboard, taken: Sequence[Row] = ()) -> TradeOff:
 
 def compute_speed(board: Leaderboard, costs: ServingCosts) -> TradeOff:
     """The rows of the largest corpus that have a test score and were timed, on the device that timed most of them."""
-    timed = _marks(board, {anchor: row.sentences_per_s.value for anchor, row in costs.rows.items()})
-    devices = Counter(mark.row.record.provenance.device for mark in timed)
-    device = devices.most_common(1)[0][0] if devices else ""
+    timed = _marks(board, {anchor: row.sentences_per_s for anchor, row in costs.rows.items()})
+    device = next(iter(Counter(m.row.record.provenance.device for m in timed).most_common(1)), ("", 0))[0]
     marks = tuple(mark for mark in timed if mark.row.record.provenance.device == device)
     return TradeOff(marks, _fronts(marks, -1), (), board.columns[0].help, device, len(board.rows) - len(marks))
 
@@ -139,8 +138,19 @@ def draw_trade_off(data: TradeOff) -> go.Figure:
     methods: dict[tuple[str, str], list[Mark]] = {}
     for mark in data.marks:
         methods.setdefault((mark.row.record.method, mark.row.record.role), []).append(mark)
-    for key, marks in sorted(methods.items()):
-        _add_marks(figure, method_look(*key), marks)
+    for method, marks in sorted(methods.items()):
+        look, spreads = method_look(*method), [mark.row.test.interval or 0.0 for mark in marks]
+        figure.add_scatter(
+            x=[mark.x for mark in marks],
+            y=[mark.y for mark in marks],
+            customdata=[mark.row.anchor for mark in marks],
+            mode="markers",
+            name=plain(look.name),
+            marker={"color": look.colour, "symbol": look.symbol, "size": 9, "opacity": 0.7},
+            error_y={"array": spreads, "visible": any(spreads), "color": look.colour, "thickness": 1.5, "width": 0},
+            hovertext=[_mark_hover(mark) for mark in marks],
+            hoverinfo="text",
+        )
     for (name, front), dash in zip(data.fronts.items(), ("solid", "dot"), strict=True):
         x, y = zip(*front, strict=True) if front else ((), ())
         line = {"color": LIGHT.ink, "width": 2, "dash": dash}
@@ -167,44 +177,25 @@ def _marks(board: Leaderboard, costs: Mapping[str, float | None]) -> list[Mark]:
     """The rows of the largest corpus that have a test score and a cost."""
     marks, largest = [], next(iter(board.corpora), "")
     for row in board.rows:
-        cost, y, dev = costs[row.anchor], row.test.value, board.cell(row, DEV).value
+        cost, y = costs[row.anchor], row.test.value
         if cost and y is not None and row.record.compared_on == largest:
-            marks.append(Mark(row, cost, y, y if dev is None else dev))
+            marks.append(Mark(row, cost, y))
     return marks
 
 
 def _fronts(marks: Sequence[Mark], sign: int) -> dict[str, Points]:
-    """By name the front of our rows and that of the others but the teacher; `sign` is -1 where more is better."""
-    roles = {mark.row.record.role for mark in marks}
-    ours = [mark for mark in marks if mark.row.record.role in OURS]
-    baselines = [mark for mark in marks if mark.row.record.role not in OURS and competes(mark.row.record)]
-    name = "students" if "student" in roles else "encoders"
-    return {f"best {name}": _front(ours, sign), "best baselines": _front(baselines, sign)}
+    """By name the front of our rows and that of the others but the teacher; `sign` is -1 where more is better.
 
-
-def _front(marks: Iterable[Mark], sign: int) -> Points:
-    """Chosen on dev: choosing by the test score would flatter methods with more rows."""
-    front: list[Mark] = []
+    Chosen on dev: choosing by the test score would flatter methods with more rows.
+    """
+    fronts: dict[bool, list[Mark]] = {True: [], False: []}
     for mark in sorted(marks, key=lambda mark: (sign * mark.x, -mark.merit)):
-        if not front or mark.merit > front[-1].merit:
+        front = fronts[mark.row.record.role in OURS]
+        if competes(mark.row.record) and (not front or mark.merit > front[-1].merit):
             front.append(mark)
-    return tuple((mark.x, mark.y) for mark in front)
-
-
-def _add_marks(figure: go.Figure, look: Look, marks: Sequence[Mark]) -> None:
-    """The marks of one method with their intervals."""
-    spreads = [mark.row.test.interval or 0.0 for mark in marks]
-    figure.add_scatter(
-        x=[mark.x for mark in marks],
-        y=[mark.y for mark in marks],
-        customdata=[mark.row.anchor for mark in marks],
-        mode="markers",
-        name=plain(look.name),
-        marker={"color": look.colour, "symbol": look.symbol, "size": 9, "opacity": 0.7},
-        error_y={"array": spreads, "visible": any(spreads), "color": look.colour, "thickness": 1.5, "width": 0},
-        hovertext=[_mark_hover(mark) for mark in marks],
-        hoverinfo="text",
-    )
+    ours, others = (tuple((mark.x, mark.y) for mark in fronts[own]) for own in (True, False))
+    name = "students" if any(mark.row.record.role == "student" for mark in marks) else "encoders"
+    return {f"best {name}": ours, "best baselines": others}
 
 
 def _mark_hover(mark: Mark) -> str:
@@ -225,13 +216,11 @@ def compute_index_times(rows: Sequence[CostRow], limit: int = MOST_POINTS) -> In
     """
     measured = []
     for row in rows:
-        ms, recall = row.measured["ms_per_1000_queries"].value, row.measured["overlap10_with_flat"].value
+        ms, recall = row.measured["ms_per_1000_queries"], row.measured["overlap10_with_flat"]
         if ms is not None and ms > 0 and recall is not None:
             measured.append((ms, recall, row))
-    counts = Counter(setting_of(row.cost) for _, _, row in measured)
-    if not counts:
-        return IndexTimes((), None, 0)
-    common = max(counts, key=lambda s: (counts[s], s[1] == "test", s[2], -s[3]))
+    counts = Counter(setting_of(row.cost) for *_, row in measured)
+    common = max(counts, key=lambda s: (counts[s], s[1] == "test", s[2], -s[3]), default=None)
     drawn = tuple([point for point in measured if setting_of(point[2].cost) == common][:limit])
     return IndexTimes(drawn, common, len(measured) - len(drawn))
 
@@ -251,9 +240,13 @@ def index_times_caption(data: IndexTimes) -> str:
 def draw_index_times(data: IndexTimes) -> go.Figure:
     """A marker per kind of index, and a colour for the first six, the same in every figure; time on a logarithmic axis."""
     figure = go.Figure()
+    by_kind: dict[str, list[tuple[float, float, CostRow]]] = {}
+    for point in data.points:
+        kind = point[2].cost.kind
+        family = family_of(kind)
+        by_kind.setdefault(family[0] if family else kind, []).append(point)
     for i, kind in enumerate(KINDS):
-        points = [point for point in data.points if _family(point[2].cost.kind) == kind]
-        if points:
+        if points := by_kind.get(kind):
             symbol = SYMBOLS[i % len(SYMBOLS)] + ("-open" if i >= len(SYMBOLS) else "")
             figure.add_scatter(
                 x=[ms for ms, _, _ in points],
@@ -269,15 +262,10 @@ def draw_index_times(data: IndexTimes) -> go.Figure:
     return figure
 
 
-def _family(kind: str) -> str:
-    named = family_of(kind)
-    return named[0] if named else kind
-
-
 def _index_hover(ms: float, recall: float, index: CostRow) -> str:
     record, cost = index.row.record, index.cost
     setting = f", {plain(index_setting(cost))}" if index_setting(cost) else ""
-    mrr10, size = index.measured["mrr10"].value, index.measured["bytes"].value
+    mrr10, size = index.measured["mrr10"], index.measured["bytes"]
     more = [f"MRR@10 {mrr10:.2f}"] if mrr10 is not None else []
     more += [f"{size / 1e6:,.3g} MB"] if size is not None else []
     return (

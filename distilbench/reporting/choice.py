@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME, TrialRecord
-from distilbench.reporting.board import DEV, Leaderboard, Row, competes, teacher_row, told
+from distilbench.reporting.board import Leaderboard, Row, competes, teacher_row, told
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
 from distilbench.reporting.loading import FITTED, export_command
@@ -81,21 +81,18 @@ class Answer(NamedTuple):
         return *(one.text() for one in self.recommendations), *self.absent
 
 
-def candidates(board: Leaderboard) -> list[Row]:
-    """List the rows to choose from: all with vectors and a dev score, whose codes keep their neighbours.
-
-    An encoder that was evaluated as it came is none: no run made it.
-    """
-    return [row for row in scored(board) if not below_overlap(row)]
+def scored(rows: Iterable[Row]) -> list[Row]:
+    """List the rows with vectors and a dev score. An encoder that was evaluated as it came is none: no run made it."""
+    made = (row for row in rows if row.record.start != AS_IT_CAME and row.record.dim)
+    return [row for row in made if row.dev.value is not None]
 
 
-def scored(board: Leaderboard) -> list[Row]:
-    """List the candidates and those rows whose codes have lost their neighbours."""
-    made = (row for row in board.rows if row.record.start != AS_IT_CAME and row.record.dim)
-    return [row for row in made if board.cell(row, DEV).value is not None]
+def candidates(rows: Iterable[Row]) -> list[Row]:
+    """List the rows to choose from: those `scored` whose codes keep their neighbours."""
+    return [row for row in scored(rows) if not below_overlap(row)]
 
 
-def best_of(board: Leaderboard, rows: Sequence[Row], compared: Comparison = NOT_COMPARED) -> Row | None:
+def best_of(rows: Sequence[Row], compared: Comparison = NOT_COMPARED) -> Row | None:
     """Choose the smallest row that cannot be told from the one with the highest dev score; None of no rows.
 
     Dev scores are means over seeds, and are told apart on the dev sets alone (`Comparison.differ`). Of as many bytes the
@@ -104,14 +101,13 @@ def best_of(board: Leaderboard, rows: Sequence[Row], compared: Comparison = NOT_
     """
     if not rows:
         return None
-    highest = min(rows, key=lambda row: (-_dev(board, row), row.record.bytes_per_vector, *_worse(board, row)))
-    as_good = [row for row in rows if row is highest or not compared.differ(board, highest, row)]
-    return min(as_good, key=lambda row: (row.record.bytes_per_vector, *_worse(board, row)))
+    highest = min(rows, key=lambda row: (-_dev(row), _smallest_first(row)))
+    return min((row for row in rows if row is highest or not compared.differ(highest, row)), key=_smallest_first)
 
 
-def best_under(board: Leaderboard, budget: ServingBudget, compared: Comparison = NOT_COMPARED) -> Row | None:
+def best_under(rows: Iterable[Row], budget: ServingBudget, compared: Comparison = NOT_COMPARED) -> Row | None:
     """Choose among the candidates within the budget, by `best_of`; None when none is."""
-    return best_of(board, [row for row in candidates(board) if budget.allows(row)], compared)
+    return best_of([row for row in candidates(rows) if budget.allows(row)], compared)
 
 
 def choose(board: Leaderboard, compared: Comparison, serving: ServingCosts) -> dict[str, Row]:
@@ -120,18 +116,17 @@ def choose(board: Leaderboard, compared: Comparison, serving: ServingCosts) -> d
     The teacher's float32 vectors serve none, unless nothing else was scored. Of those that keep 95 % of the teacher's dev
     score the one of the least cost is taken, of equal ones the higher dev score.
     """
-    rows = [row for row in candidates(board) if competes(row.record)]
-    keeping = [row for row in rows if _keeps(board, row)]
-    speeds = {row.anchor: faster(board, row, serving) or 0.0 for row in keeping}
+    rows = [row for row in candidates(board.rows) if competes(row.record)]
+    keeping = [row for row in rows if _keeps(row)]
+    speeds = {row.anchor: serving.rows[row.anchor].times_teacher or 0.0 for row in keeping}
     top = max(speeds.values(), default=0.0)
     quick = [row for row in keeping if speeds[row.anchor] >= max(FASTER, top / 1.02)]
-    small = [row for row in rows if row.record.bytes_per_vector <= FEW_BYTES]
     found = {
-        BEST: best_of(board, rows or candidates(board), compared),
-        SMALLEST: min(keeping, key=lambda row: (row.record.bytes_per_vector, *_worse(board, row)), default=None),
-        SMALL: best_of(board, small, compared),
-        FASTEST: min(quick, key=lambda row: _worse(board, row), default=None),
-        TRAINED: best_of(board, [row for row in rows if _is_trained(row)], compared),
+        BEST: best_of(rows or candidates(board.rows), compared),
+        SMALLEST: min(keeping, key=_smallest_first, default=None),
+        SMALL: best_of([row for row in rows if row.record.bytes_per_vector <= FEW_BYTES], compared),
+        FASTEST: min(quick, key=_worse, default=None),
+        TRAINED: best_of([row for row in rows if _is_trained(row)], compared),
     }
     return {need: row for need, row in found.items() if row is not None}
 
@@ -149,19 +144,19 @@ def answer(
     """
     serving = serving or serving_costs(board)
     board = board._replace(rows=tuple(_largest_corpus(board)))
-    if not candidates(board):
+    if not candidates(board.rows):
         tested = [row for row in board.rows if row.test.value is not None]
         best = max(tested, key=lambda row: (row.test.value or 0.0, -row.record.bytes_per_vector), default=None)
         title = f"Highest {board.selection.title}: "
         return Answer((recommendation(title, best, board, serving),) if best else (), (), chosen=False)
     chosen = choose(board, compared, serving)
     small = chosen.get(SMALL)
-    taken = small if small is not None and _keeps(board, small) else chosen.get(SMALLEST, chosen[BEST])
+    taken = small if small is not None and _keeps(small) else chosen.get(SMALLEST, chosen[BEST])
     also = [need[0].lower() + need[1:] for need, row in chosen.items() if row is taken and need != TRAINED]
     one = recommendation(first, taken, board, serving)
     lines = [one._replace(summary=f"{one.summary}; also the {' and the '.join(also)}" if also else one.summary)]
-    lines += [recommendation(f"{need}: ", row, board, serving) for need, row in _others(board, chosen, taken)]
-    return Answer(tuple(lines), tuple(_absent(board, chosen, taken, serving)))
+    lines += [recommendation(f"{need}: ", row, board, serving) for need, row in _others(chosen, taken)]
+    return Answer(tuple(lines), tuple(_absent(chosen, taken, candidates(board.rows), serving)))
 
 
 def rows_of_run(board: Leaderboard, run: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
@@ -173,7 +168,7 @@ def rows_of_run(board: Leaderboard, run: str) -> tuple[tuple[Row, ...], tuple[Ro
     students = [row for row in rows if row.record.role == "student"]
     if not students:
         return tuple(rows), ()
-    teachers = {t.anchor: t for row in students if (t := teacher_row(board, row)) is not None}
+    teachers = {t.anchor: t for row in students if (t := teacher_row(row, board.rows)) is not None}
     shown = (*teachers.values(), *students)
     return shown, tuple(row for row in rows if row not in shown)
 
@@ -194,25 +189,25 @@ def recommendation(title: str, row: Row, board: Leaderboard, serving: ServingCos
     return Recommendation(title, row, name, summary, _interval(board, row), export_command(r, row.anchor))
 
 
-def _others(board: Leaderboard, chosen: dict[str, Row], taken: Row) -> Iterator[tuple[str, Row]]:
+def _others(chosen: dict[str, Row], taken: Row) -> Iterator[tuple[str, Row]]:
     """The other needs with rows that have not been named."""
     named = [taken]
     for need, row in chosen.items():
         few = taken.record.bytes_per_vector <= FEW_BYTES
-        beaten = need == SMALL and few and _dev(board, taken) >= _dev(board, row)
+        beaten = need == SMALL and few and _dev(taken) >= _dev(row)
         trained = need == TRAINED and any(map(_is_trained, named))
         if row not in named and not beaten and not trained:
             named.append(row)
             yield need, row
 
 
-def _absent(board: Leaderboard, chosen: dict[str, Row], taken: Row, serving: ServingCosts) -> Iterator[str]:
+def _absent(chosen: dict[str, Row], taken: Row, rows: Sequence[Row], serving: ServingCosts) -> Iterator[str]:
     if SMALLEST not in chosen:
-        if board.cell(taken, DEV).retention is not None:
+        if taken.dev.retention is not None:
             yield f"No row keeps {KEPT_PERCENT} % of the teacher's dev score."
     elif FASTEST not in chosen:
-        keeping = (row for row in candidates(board) if competes(row.record) and _keeps(board, row))
-        timed = any(faster(board, row, serving) is not None for row in keeping)
+        keeping = [row for row in rows if competes(row.record) and _keeps(row)]
+        timed = any(serving.rows[row.anchor].times_teacher is not None for row in keeping)
         none = "none embeds faster than the teacher"
         yield f"{FASTEST}: {none if timed else 'speed was not measured here (sweep --measure-speed does)'}."
 
@@ -222,15 +217,15 @@ def _parts(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]
     cell, beside = row.test, competes(row.record)
     if cell.retention is not None and beside:
         half = "" if cell.kept_interval is None else f" ± {cell.kept_interval:.1f}"
-        on_dev = board.cell(row, DEV).retention or 0.0
+        on_dev = row.dev.retention or 0.0
         dev = f" ({on_dev:.1f} % on dev)" if on_dev >= KEPT_PERCENT > cell.retention else ""
         mrr10 = _kept_mrr10(board, row, serving)
         more = "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
         yield f"keeps {cell.retention:.1f}{half} %{dev} of the teacher's {board.selection.title}{more}"
-    size, teacher = row.record.bytes_per_vector, teacher_row(board, row)
+    size, teacher = row.record.bytes_per_vector, teacher_row(row, board.rows)
     smaller = f" ({short(teacher.record.bytes_per_vector / size)} times smaller)" if teacher and beside else ""
     yield f"{size:,} {'byte' if size == 1 else 'bytes'} a vector{smaller}"
-    speed, ratio = serving.rows[row.anchor].sentences_per_s.value, faster(board, row, serving)
+    speed, ratio = serving.rows[row.anchor].sentences_per_s, serving.rows[row.anchor].times_teacher
     if ratio is not None and beside:
         same = 1 / FASTER < ratio < FASTER
         yield "as fast as the teacher" if same else f"{short(ratio)} times the teacher's sentences per second"
@@ -260,17 +255,8 @@ def _kept_mrr10(board: Leaderboard, row: Row, serving: ServingCosts) -> float | 
     if serving.setting is not None:
         name, split = serving.setting[:2]
         keys = [f"mrr10:{name}" + (":dev" if split == "dev" else "")]
-    cells = [cell for key in keys if (cell := board.cell(row, key)).value is not None]
-    return cells[0].retention if cells else None
-
-
-def faster(board: Leaderboard, row: Row, serving: ServingCosts) -> float | None:
-    """Times the teacher's sentences per second, both measured on one kind of machine; None where that is not known."""
-    teacher = teacher_row(board, row)
-    if teacher is None or teacher.record.provenance.device != row.record.provenance.device:
-        return None
-    speed, base = (serving.rows[r.anchor].sentences_per_s.value for r in (row, teacher))
-    return speed / base if speed is not None and base else None
+    cells = (row.cells[key] for key in keys if key in row.cells)
+    return next((cell.retention for cell in cells if cell.value is not None), None)
 
 
 def latency_of(row: Row) -> float | None:
@@ -284,11 +270,11 @@ def is_front(records: Iterable[object]) -> bool:
     return any(isinstance(record, TrialRecord) and len(record.values) > 1 for record in records)
 
 
-def on_front(board: Leaderboard, rows: Sequence[Row]) -> list[Row]:
+def on_front(rows: Sequence[Row]) -> list[Row]:
     """Those that no other one beats: in the dev score, bytes per vector and, where all were timed, ms a sentence."""
-    known = [row for row in rows if board.cell(row, DEV).value is not None]
+    known = [row for row in rows if row.dev.value is not None]
     timed = all(latency_of(row) is not None for row in known)
-    points = [(_dev(board, r), r.record.bytes_per_vector, (latency_of(r) or 0.0) if timed else 0.0) for r in known]
+    points = [(_dev(r), r.record.bytes_per_vector, (latency_of(r) or 0.0) if timed else 0.0) for r in known]
     return [known[i] for i in pareto_front(points, ["maximize", "minimize", "minimize"])]
 
 
@@ -304,15 +290,19 @@ def _is_trained(row: Row) -> bool:
     return row.record.role == "student" and row.record.method not in FITTED
 
 
-def _keeps(board: Leaderboard, row: Row) -> bool:
+def _keeps(row: Row) -> bool:
     """Whether the row keeps `KEPT_PERCENT` of the teacher's dev score."""
-    return (board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT
+    return (row.dev.retention or 0.0) >= KEPT_PERCENT
 
 
-def _dev(board: Leaderboard, row: Row) -> float:
-    return board.cell(row, DEV).value or 0.0
+def _dev(row: Row) -> float:
+    return row.dev.value or 0.0
 
 
-def _worse(board: Leaderboard, row: Row) -> tuple[float, float, bool, str]:
+def _smallest_first(row: Row) -> tuple[object, ...]:
+    return row.record.bytes_per_vector, *_worse(row)
+
+
+def _worse(row: Row) -> tuple[float, float, bool, str]:
     latency = latency_of(row)
-    return -_dev(board, row), math.inf if latency is None else latency, not row.record.model, row.name
+    return -_dev(row), math.inf if latency is None else latency, not row.record.model, row.name

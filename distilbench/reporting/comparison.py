@@ -28,7 +28,7 @@ from distilbench.evaluation.bootstrap import (
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
-from distilbench.reporting.board import DEV, Leaderboard, Row, SeedScores, competes, told
+from distilbench.reporting.board import DEV, TEST, Leaderboard, Row, SeedScores, competes, told
 from distilbench.selection import Part, Selection
 
 TOLERANCE = 1e-3
@@ -99,13 +99,12 @@ class Comparison(ReportPart):
         """The pairs of rows that their dev scores do not tell apart."""
         return frozenset(frozenset((g.rows[i], g.rows[j])) for g in self.dev for i, j in g.alike)
 
-    def differ(self, board: Leaderboard, one: Row, other: Row) -> bool:
+    def differ(self, one: Row, other: Row) -> bool:
         """Return whether the 95 % interval of the difference of two rows' dev scores (means over seeds) leaves 0 out.
 
         Of rows without kept dev predictions any two different scores differ.
         """
-        same = board.cell(one, DEV).value == board.cell(other, DEV).value
-        return not same and frozenset((one.anchor, other.anchor)) not in self.alike
+        return one.dev.value != other.dev.value and frozenset((one.anchor, other.anchor)) not in self.alike
 
     def is_of(self, board: Leaderboard) -> bool:
         """Return whether the comparison is of the rows and seeds of `board`."""
@@ -167,7 +166,7 @@ def _all_kept(board: Leaderboard, folders: Sequence[Path]) -> Kept:
 
 def _kept_of_seed(board: Leaderboard, seed: SeedScores, folders: Iterable[Path]) -> Predictions | None:
     """The first kept predictions that give the record's own dev and test scores."""
-    scores: dict[Split, float | None] = {"test": seed.values[0].value, "dev": board.seed_value(seed, DEV)}
+    scores: dict[Split, float | None] = {"test": seed.score(TEST), "dev": seed.score(DEV)}
     for folder in folders:
         try:
             predictions = Predictions.load(predictions_path(folder, seed.record.record_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -159,7 +160,7 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
 
     students = best_students(board)
     teachers = [row for row in board.rows if not competes(row.record)]
-    rows = [*teachers, *(on_front(board, students) if front else students)]
+    rows = [*teachers, *(on_front(students) if front else students)]
     if not rows:
         return ["No student was scored."]
     columns = filled((column for column in board_columns(board) if "terminal" in column.on), rows)
@@ -176,13 +177,12 @@ def best_students(board: Leaderboard) -> list[Row]:
         record = row.record
         if record.role == "student" and record.quantisation == code_of(record.hyperparameters):
             key = record.group, record.method, record.configuration if record.trial is None else ""
-            best[key] = max((best.get(key, row), row), key=lambda row: _rank(board, row))
+            best[key] = max((best.get(key, row), row), key=_rank)
     return [best[key] for key in sorted(best)]
 
 
-def _rank(board: Leaderboard, row: Row) -> tuple[bool, float]:
-    dev = board.cell(row, DEV).value
-    return row.chosen, -1e9 if dev is None else dev
+def _rank(row: Row) -> tuple[bool, float]:
+    return row.chosen, -math.inf if row.dev.value is None else row.dev.value
 
 
 def _cells(row: Row, columns: Iterable[BoardColumn]) -> list[str]:

@@ -86,7 +86,7 @@ def board_columns(
     """Return all columns of `board`, in the order of the page; `costs` are `serving_costs(board)`."""
     costs = costs or serving_costs(board)
     columns = [*_about(board), *_quality(board), *_cost(costs), *_standing(compared)]
-    columns += [_score(board, place) for place in range(1, len(board.columns))]
+    columns += [_score(board, column) for column in board.columns[1:]]
     columns += _origin()
     names: dict[str, int] = {}
     unique = []
@@ -156,7 +156,7 @@ def _about(board: Leaderboard) -> list[BoardColumn]:
 
 
 def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
-    test = _score(board, 0)
+    test = _score(board, board.columns[0])
     told = f"{test.help}, with its 95 % interval"
     yield replace(test, name="test", help=told, group="Quality", on=EVERYWHERE, shares=False)
     shares = "Quality" if any(row.test.retention is not None for row in board.rows) else ""
@@ -166,14 +166,15 @@ def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
         sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
         names = ", ".join(c.group.split(",")[1].strip() for c in sets)
         told = f"What the row's own index finds in {names}, x 100"
-        column = BoardColumn(metric.replace("@", ""), TITLES[metric], _mean_over(board, sets), help=told, shares=True)
+        mean = _mean_over(board, [c.key for c in sets])
+        column = BoardColumn(metric.replace("@", ""), TITLES[metric], mean, help=told, shares=True)
         leads = bool(sets) and metric in HEADLINES
         yield replace(column, group="Quality" if leads else "", on=EVERYWHERE if leads else REPORT)
 
 
 def _cost(costs: ServingCosts) -> list[BoardColumn]:
     def of(name: str) -> Callable[[Row], Any]:
-        return lambda row: getattr(costs.rows[row.anchor], name).value
+        return lambda row: getattr(costs.rows[row.anchor], name)
 
     search, size = "Search" if costs.searched else "", "Size and speed" if costs.speed else ""
     queries, index = f"Milliseconds for 1,000 queries, {costs.searched}", f"Bytes of the index of {costs.searched}"
@@ -233,28 +234,27 @@ def _of_seeds(path: str) -> Callable[[Row], Any]:
     return lambda row: [value(seed.record) for seed in row.seeds]
 
 
-def _score(board: Leaderboard, place: int) -> BoardColumn:
+def _score(board: Leaderboard, column: Column) -> BoardColumn:
     """A score column of the board."""
-    column, keys = board.columns[place], [c.key for c in board.columns]
+    keys = [c.key for c in board.columns]
     name = re.sub(r"\W+", "_", column.key.replace("@", ""))
     classified = [key for key in keys if key.startswith("classification")][:1]
     few = sum(key.startswith("sts:") for key in keys) <= SHOWN_SETS
     reported = column.key in (DEV, *classified) or (few and column.key.startswith("sts:"))
     on = ("report", "terminal") if column.key == DEV else REPORT if reported else ()
-    score = BoardColumn(name, column.title, lambda row: row.values[place], help=column.help, group=column.group, on=on)
-    return replace(score, dev=column.dev, shares=True)
+    score = BoardColumn(name, column.title, lambda row: row.cells[column.key], help=column.help, group=column.group)
+    return replace(score, on=on, dev=column.dev, shares=True)
 
 
-def _mean_over(board: Leaderboard, sets: Sequence[Column]) -> Callable[[Row], Cell]:
+def _mean_over(board: Leaderboard, keys: Sequence[str]) -> Callable[[Row], Cell]:
     """The mean over the sets that the row's corpus has; missing as soon as one of them is."""
-    places = [board.columns.index(column) for column in sets]
-    of_corpus: dict[str, set[int]] = {}
+    of_corpus: dict[str, set[str]] = {}
     for row in board.rows:
-        there = {place for place in places if row.values[place].value is not None}
+        there = {key for key in keys if row.cells[key].value is not None}
         of_corpus.setdefault(row.record.compared_on, set()).update(there)
 
     def read(row: Row) -> Cell:
-        cells = [row.values[place] for place in sorted(of_corpus[row.record.compared_on])]
+        cells = [row.cells[key] for key in keys if key in of_corpus[row.record.compared_on]]
         values = [cell.value for cell in cells if cell.value is not None]
         if len(cells) <= 1 or len(values) < len(cells):
             return cells[0] if len(cells) == 1 else MISSING

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from distilbench.codes import FAISS_PEER, code_of
-from distilbench.reporting.board import DEV, Leaderboard, Row
-from distilbench.reporting.choice import ServingBudget, best_under
+from distilbench.reporting.board import Leaderboard, Row
+from distilbench.reporting.choice import best_of, candidates
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 
 
@@ -78,12 +78,12 @@ def _head(board: Leaderboard, rows: Sequence[Row], recommended: Sequence[str], c
     own = code_of(rows[0].record.hyperparameters)
     if own != "float32" and (found := next((row for row in rows if row.record.quantisation == own), None)):
         return found
-    return best_under(board._replace(rows=tuple(rows)), ServingBudget(), compared) or plain
+    return best_of(candidates(rows), compared) or plain
 
 
 def _order(board: Leaderboard, line: EncoderLine, corpora: Mapping[str, int]) -> tuple[object, ...]:
     r = line.row.record
-    dev, test = board.cell(line.row, DEV).value, line.row.test.value
+    dev, test = line.row.dev.value, line.row.test.value
     kinds = ("reference", "encoder", "other")
     merit = (dev is None, -(dev or 0.0), test is None, -(test or 0.0), line.row.name)
     return kinds.index(line.kind), r.role != "teacher", corpora[r.compared_on], *merit

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import StudentSpec
 from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
 from distilbench.reporting.best import model_folder, record_owners
-from distilbench.reporting.board import DEV, Cell, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
+from distilbench.reporting.board import Cell, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
 from distilbench.reporting.choice import recommendation
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED, is_nested, load_code, plain_codes, quantiser_folder
@@ -87,7 +87,7 @@ def model_card(
         scored=_scored(row, seed),
         columns=columns,
         scores=scores,
-        forms=[_form(board, *form) for form in forms],
+        forms=[_form(*form) for form in forms],
         training=_training_text(record),
         hyperparameters={str(name): value(setting) for name, setting in record.hyperparameters.items()},
         reproduce=reproduce_command(training) if training else "",
@@ -111,7 +111,7 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
     written = []
     for folder, rows in students.items():
         # The whole vectors first, in float32 or in the code that they are trained for; the other rows are forms of them.
-        (row, seed), *others = sorted(rows, key=lambda form: (not _is_own_form(form[0].record), -form[0].record.dim))
+        (row, seed), *others = sorted(rows, key=_own_form_first)
         record = seed.record
         quantiser = str(quantiser_folder(folder, record).relative_to(folder))
         code = Code(
@@ -124,36 +124,36 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
     return written
 
 
-def _is_own_form(record: ScoreRecord) -> bool:
-    return record.quantisation == code_of(record.hyperparameters)
+def _own_form_first(form: tuple[Row, SeedScores]) -> tuple[bool, int]:
+    record = form[0].record
+    return record.quantisation != code_of(record.hyperparameters), -record.dim
 
 
 def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
     """What the model is, how it was made, and what is said of it on page, terminal and by `best`."""
-    what = (
-        f"A sentence-transformers model: a sentence becomes {record.dim:,} numbers, kept in {record.bytes_per_vector:,} "
-        f"bytes ({record.quantisation}). "
-    )
     family, trained_for = family_of(record.quantisation), code_of(record.hyperparameters)
     if record.role == "teacher":
-        what += f"It is {record.teacher} itself, the teacher of the students that it was scored beside."
+        made = f"It is {record.teacher} itself, the teacher of the students that it was scored beside."
     elif family and record.method == FAISS_PEER:
-        what += (
+        made = (
             f"It is {record.teacher} itself; its vectors are kept in FAISS's own code {record.quantisation}: "
             f"{FAMILIES[family[0]].text}. It was fitted to training embeddings, without training a student."
         )
     elif record.method in FITTED:
-        what += (
+        made = (
             f"It is {record.teacher} with a layer after it that DistilBench fitted ({record.method}), without training."
         )
     else:
-        made_from = f", with {record.teacher} as its teacher" if record.teacher else ""
-        what += f"DistilBench trained it by the method {record.method}{made_from}."
+        teacher = f", with {record.teacher} as its teacher" if record.teacher else ""
+        made = f"DistilBench trained it by the method {record.method}{teacher}."
         if trained_for != "float32":
-            own = trained_for == record.quantisation
-            what += f" It was trained for the code {trained_for}{'' if own else ', which is another form of it'}."
+            other = "" if trained_for == record.quantisation else ", which is another form of it"
+            made += f" It was trained for the code {trained_for}{other}."
     one = recommendation("", row, board, serving_costs(board))
-    return f"{what} In all: {one.summary} ({one.interval})."
+    return (
+        f"A sentence-transformers model: a sentence becomes {record.dim:,} numbers, kept in {record.bytes_per_vector:,} "
+        f"bytes ({record.quantisation}). {made} In all: {one.summary} ({one.interval})."
+    )
 
 
 def _metadata(record: ScoreRecord, name: str, base_model: str) -> str:
@@ -207,21 +207,21 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
 
 def _scores(board: Leaderboard, row: Row, seed: SeedScores) -> tuple[list[str], dict[str, list[str]]]:
     """The headings, and the cells of each of the leaderboard's columns that the seed has a score in."""
-    teacher, several = teacher_row(board, row), len(row.seeds) > 1
-    columns = ["This model", "95 % interval", *([f"Mean of {len(row.seeds)} seeds"] if several else [])]
-    columns += ["Teacher", "Of the teacher's"] if teacher else []
+    teacher, several = teacher_row(row, board.rows), len(row.seeds) > 1
+    headings = ["This model", "95 % interval", *([f"Mean of {len(row.seeds)} seeds"] if several else [])]
+    headings += ["Teacher", "Of the teacher's"] if teacher else []
     scores = {}
-    for place, (column, own) in enumerate(zip(board.columns, seed.values, strict=True)):
+    for column in board.columns:
+        own, mean = seed.values[column.key], row.cells[column.key]
         if own.value is not None:
-            mean = row.values[place]
             bounds = "" if own.low is None or own.high is None else f"{own.low:.2f} to {own.high:.2f}"
             cells = [f"{own.value:.2f}", bounds, *([_shown(mean)] if several else [])]
             if teacher:
                 share = "" if mean.retention is None else f"{mean.retention:.1f} %"
-                cells += [_shown(teacher.values[place]._replace(interval=None)), share]
+                cells += [_shown(teacher.cells[column.key]._replace(interval=None)), share]
             group = "" if column.group == column.title else f"{column.group}: "
             scores[f"{group}{column.title}"] = cells
-    return columns, scores
+    return headings, scores
 
 
 def _shown(cell: Cell) -> str:
@@ -230,11 +230,10 @@ def _shown(cell: Cell) -> str:
     return f"{cell.value:.2f}" + ("" if cell.interval is None else f" ± {cell.interval:.2f}")
 
 
-def _form(board: Leaderboard, row: Row, seed: SeedScores) -> tuple[str, ...]:
+def _form(row: Row, seed: SeedScores) -> tuple[str, ...]:
     record = row.record
     kind = record.quantisation + (" (neighbours lost, not recommended)" if below_overlap(row) else "")
-    dev, test = _shown(board.cell(row, DEV)), _shown(row.test)
-    return kind, f"{record.dim}", f"{record.bytes_per_vector}", dev, test, seed.anchor
+    return kind, f"{record.dim}", f"{record.bytes_per_vector}", _shown(row.dev), _shown(row.test), seed.anchor
 
 
 def _facts(row: Row, record: ScoreRecord) -> Iterator[tuple[str, str]]:
@@ -270,15 +269,15 @@ def _scored(row: Row, seed: SeedScores) -> str:
 
 
 def _training_text(record: ScoreRecord) -> str:
-    sweep = f"trial {record.trial} of the sweep {record.run}"
-    how = f"part of the run {record.run}" if record.trial is None else sweep
+    run = f"part of the run {record.run}"
+    how = run if record.trial is None else f"trial {record.trial} of the sweep {record.run}"
     if record.role == "teacher":
         return f"As it came; scored as {how}."
     made = "Fitted to" if record.method in FITTED else "Trained on"
     return f"{made} {record.corpus} with seed {record.seed}, as {how}."
 
 
-def _provenance(record: ScoreRecord) -> Mapping[str, str]:
+def _provenance(record: ScoreRecord) -> dict[str, str]:
     p = record.provenance
     return {
         "Corpus fingerprint": record.corpus_fingerprint,

@@ -13,8 +13,8 @@ from pathlib import Path
 from distilbench.records import AS_IT_CAME, FROZEN, ON_VECTORS, ScoreRecord
 
 
-def row_names(records: Sequence[ScoreRecord]) -> dict[int, str]:
-    """What each record's row is called, by the record's `id`."""
+def row_names(records: Sequence[ScoreRecord]) -> list[str]:
+    """What each record's row is called."""
     starts, ends = _start_labels(records), source_ends(r.source for r in records)
 
     def place(r: ScoreRecord) -> tuple[object, ...]:
@@ -29,7 +29,7 @@ def row_names(records: Sequence[ScoreRecord]) -> dict[int, str]:
     shared: dict[tuple[object, ...], list[ScoreRecord]] = {}
     for record in records:
         shared.setdefault(place(record), []).append(record)
-    return {id(r): named(r) for r in records}
+    return [named(r) for r in records]
 
 
 def source_ends(sources: Iterable[str]) -> dict[str, str]:

@@ -1,60 +1,102 @@
-"""Records -> a folder with a leaderboard that opens from disk, offline, and the data behind it."""
+"""Records -> a folder with a leaderboard that opens from disk, offline, and the data behind it.
+
+Its pages are made from our templates: one of the leaderboard, one of each row and of each run.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import itertools
+import json
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jinja2
 from markupsafe import Markup
 
 from distilbench.events import INTERRUPTED, Event
 from distilbench.progress.tally import finite
-from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.board import CostRow, Leaderboard, competes, index_rows, leaderboard, notices
+from distilbench.records import AS_IT_CAME, ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
+from distilbench.reporting.board import CostRow, Leaderboard, Row, competes, index_rows, leaderboard, notices
 from distilbench.reporting.board_figures import board_plots
-from distilbench.reporting.choice import answer
+from distilbench.reporting.choice import answer, answer_of_run, rows_of_run
+from distilbench.reporting.columns import Value
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
-from distilbench.reporting.drawing import script_json
+from distilbench.reporting.drawing import DARK_OF, script_json
 from distilbench.reporting.exports import EXPORTS, write_exports
-from distilbench.reporting.formats import index_setting, set_name
+from distilbench.reporting.formats import FILTERS, index_setting, set_name
 from distilbench.reporting.frame import LEADING_GROUPS, board_columns, page_columns
 from distilbench.reporting.lines import encoder_lines
-from distilbench.reporting.pages import (
-    ENCODERS,
-    encoder_file,
-    render_encoder,
-    render_html,
-    render_run,
-    write_assets,
+from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
+from distilbench.reporting.run_facts import (
+    RUNS,
+    RunFacts,
+    Trainings,
+    listed_trials,
+    reproduce_command,
+    run_facts,
+    run_file,
 )
-from distilbench.reporting.run_facts import RUNS, RunFacts, Trainings, run_facts
 from distilbench.reporting.runs import read_runs
+from distilbench.reporting.search_figures import search_plots
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
 from distilbench.reporting.study_file import RECORDS, ReportRecord, RunRecord, read_study, write_study
 from distilbench.storage.files import DiskFull, write_changed
 
+PLOTLY_FILE, STYLE_FILE, SCRIPT_FILE = "plotly.min.js", "report.css", "report.js"
+POLICY = (
+    "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""Scripts and styles come from files of the report alone. Plotly styles what it draws inline; `file:` since a page opened
+from disk is of no origin, and so never its own 'self'."""
+ENCODERS = "encoders"
+"""The folder of the pages of rows."""
+MAX_TRIALS = 300
+"""Trials listed in a run's page; records.jsonl.xz has them all."""
+DIAGNOSTICS = {"effective_rank": "Effective rank", "variance": "Variance"}
+"""Rung metrics that tell a collapsed student: columns of the trial table where a trial has them."""
+_TEMPLATES = Path(__file__).parent / "templates"
+BUNDLE = _TEMPLATES / "plotly-cartesian.min.js.gz"
+"""A third of the whole Plotly: the charts that the figures use (PLOTLY.md beside it says where it comes from)."""
 EVERY_S = 20.0
 """Between two writes of a live page, and longer where writing takes long: not more than SHARE of the driver's time."""
 SHARE = 0.05
-INDEX_HEADINGS = (
-    ("Encoder", "text", ""),
-    ("Set", "text", ""),
-    ("Index", "text", ""),
-    ("Setting", "text", "nlist and nprobe of IVF, and what else the index depends on"),
-    ("Documents", "number", ""),
-    ("Size", "number", "Bytes of the serialised index"),
-    ("Build,\u00a0s", "number", ""),
-    ("ms / 1,000 queries", "number", ""),
-    ("Overlap,\u00a0%", "number", "Share of the exact index's first 10 documents that this one returns"),
-    ("MRR@10", "number", ""),
-    ("Recall@100", "number", ""),
-    ("Threads", "number", ""),
+
+
+def _mean(field: str) -> Callable[[CostRow], float | None]:
+    def read(index: CostRow) -> float | None:
+        value = finite(index.measured[field])
+        return None if value is None else float(f"{value:.5g}")
+
+    return read
+
+
+INDEX_COLUMNS: tuple[tuple[str, str, str, Callable[[CostRow], Any]], ...] = (
+    ("Encoder", "text", "", lambda index: index.row.name),
+    ("Set", "text", "", lambda index: set_name(index.cost.set, index.cost.split)),
+    ("Index", "text", "", lambda index: "flat (exact)" if index.cost.kind == "flat" else index.cost.kind),
+    ("Setting", "text", "nlist and nprobe of IVF, and what else the index depends on", lambda i: index_setting(i.cost)),
+    ("Documents", "number", "", lambda index: index.cost.documents),
+    ("Size", "number", "Bytes of the serialised index", _mean("bytes")),
+    ("Build,\u00a0s", "number", "", _mean("build_s")),
+    ("ms / 1,000 queries", "number", "", _mean("ms_per_1000_queries")),
+    (
+        "Overlap,\u00a0%",
+        "number",
+        "Share of the exact index's first 10 documents that this one returns",
+        _mean("overlap10_with_flat"),
+    ),
+    ("MRR@10", "number", "", _mean("mrr10")),
+    ("Recall@100", "number", "", _mean("recall100")),
+    ("Threads", "number", "", lambda index: index.cost.threads),
 )
-"""Columns of the table of all indexes: title, kind, help."""
+"""Columns of the table of all indexes: title, kind, help, and how an index gives its value."""
 
 
 class LivePage:
@@ -215,8 +257,8 @@ def render_page(
         kept={row.anchor: own.overlap10_with_flat for row in board.rows if (own := code_overlap(row))},
         demonstrations=sum(row.record.demonstration for row in board.rows),
         indexes=indexes,
-        index_headings=INDEX_HEADINGS,
-        every_index=Markup(script_json(every_index(indexes))),
+        index_headings=[column[:3] for column in INDEX_COLUMNS],
+        every_index=Markup(script_json([[i.row.anchor, *(read(i) for *_, read in INDEX_COLUMNS)] for i in indexes])),
         trials=sum(run.trials for run in runs),
         sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
         runs=runs,
@@ -226,23 +268,119 @@ def render_page(
     )
 
 
-def every_index(indexes: Sequence[CostRow]) -> list[list[Any]]:
-    """All indexes as the script of the page lists them: a row's anchor, then a value for each of `INDEX_HEADINGS`."""
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    environment.globals.update(
+        policy=Markup(POLICY.replace("'", "&#39;")),
+        dark_of=json.dumps(DARK_OF),
+        plotly_file=PLOTLY_FILE,
+        style_file=STYLE_FILE,
+        script_file=SCRIPT_FILE,
+        records_file=RECORDS,
+        on_demonstration=ON_DEMONSTRATION,
+    )
+    return environment
 
-    def numbers(index: CostRow, *fields: str) -> list[float | None]:
-        values = (finite(index.measured[field].value) for field in fields)
-        return [None if value is None else float(f"{value:.5g}") for value in values]
 
-    return [
-        [
-            i.row.anchor,
-            i.row.name,
-            set_name(i.cost.set, i.cost.split),
-            f"{i.cost.kind} (exact)" if i.cost.kind == "flat" else i.cost.kind,
-            index_setting(i.cost),
-            i.cost.documents,
-            *numbers(i, "bytes", "build_s", "ms_per_1000_queries", "overlap10_with_flat", "mrr10", "recall100"),
-            i.cost.threads,
-        ]
-        for i in indexes
-    ]
+def render_html(template: str, root: str, **values: Any) -> str:
+    """The HTML of a page; `root` is the way to the report's folder, "" or "../"."""
+    return _environment().get_template(template).render(root=root, **values)
+
+
+def write_assets(folder: Path) -> None:
+    """The style, the script and Plotly, once for all pages of a report."""
+    for name in (STYLE_FILE, SCRIPT_FILE):
+        write_changed(folder / name, (_TEMPLATES / name).read_text("utf-8"))
+    write_changed(folder / PLOTLY_FILE, plotly_script())
+
+
+def plotly_script() -> str:
+    """The JavaScript of Plotly."""
+    return gzip.decompress(BUNDLE.read_bytes()).decode()
+
+
+def encoder_file(row: Row) -> str:
+    """Where the row's page lies in the report."""
+    return f"{ENCODERS}/{row.anchor}.html"
+
+
+def render_encoder(row: Row, board: Leaderboard, compared: Comparison, trainings: Trainings, title: str) -> str:
+    """The page of a row: every number of it, where it comes from, how to load it and how to make it again."""
+    folder = f"runs/{row.record.run}/{row.record.model}"
+    return render_html(
+        "encoder.html.j2",
+        "../",
+        title=title,
+        row=row,
+        board=board,
+        headline=[column for column in board.columns if row.cells[column.key].value is not None],
+        place=compared.ties.get(row.anchor),
+        resamples=compared.resamples,
+        tasks=score_lines(row),
+        again=commands(row, trainings),
+        load=load_code(row.record, folder, folder, cut=is_nested(row.record)) if row.record.model else "",
+        built=can_be_built(row.record) and not row.record.model,
+        export=export_command(row.record, row.anchor),
+        lost=below_overlap(row),
+        run_page=run_file(row.record.run),
+    )
+
+
+def score_lines(row: Row) -> dict[str, list[tuple[Score, list[Value]]]]:
+    """Every score by task: the first seed's that has it, and the value of each seed in the order of the row's."""
+    by_key: dict[tuple[str, ...], dict[int, Score]] = {}
+    for place, seed in enumerate(row.seeds):
+        for s in seed.record.scores:
+            by_key.setdefault((s.task, s.set, s.split, s.metric, s.variant), {})[place] = s
+    tasks: dict[str, list[tuple[Score, list[Value]]]] = {}
+    for (task, *_), of_seed in by_key.items():
+        values = [Value(None)] * len(row.seeds)
+        for place, s in of_seed.items():
+            values[place] = Value(finite(s.value), s.low, s.high)
+        tasks.setdefault(task, []).append((next(iter(of_seed.values())), values))
+    return tasks
+
+
+def commands(row: Row, trainings: Trainings) -> list[str]:
+    """Commands that make the row's numbers again, from the folder that holds `runs/`; none where they cannot be told."""
+    r = row.record
+    if r.start == AS_IT_CAME:
+        return [shlex.join(["distilbench", "evaluate", r.source or r.label, "--data", "DIR"])]
+    return [reproduce_command(t) for seed in row.seeds if (t := trainings.of(seed.record)) is not None]
+
+
+def render_run(
+    run: RunFacts,
+    records: Sequence[TrialRecord | ScoreRecord],
+    board: Leaderboard,
+    title: str,
+    *,
+    compared: Comparison = NOT_COMPARED,
+) -> str:
+    """The page of a run: its rows, the figures of its search, its trials and settings; `records` are those of this run."""
+    plots, absent = search_plots(records)
+    trials = listed_trials(records, MAX_TRIALS)
+    measured = {key for t in trials for rung in t.rungs for key in rung.metrics}
+    shown, others = rows_of_run(board, run.run)
+    return render_html(
+        "run.html.j2",
+        "../",
+        title=title,
+        run=run,
+        board=board,
+        answer=answer_of_run(board, run.run, compared),
+        rows=shown,
+        others=others,
+        trials=trials,
+        diagnostics={key: heading for key, heading in DIAGNOSTICS.items() if key in measured},
+        plots=plots,
+        absent=absent,
+    )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from distilbench.progress.tally import finite
 from distilbench.records import IndexCost, ScoreRecord
-from distilbench.reporting.board import Cell, Leaderboard, Row, mean_cell
+from distilbench.reporting.board import Leaderboard, Row, mean_cell, teacher_row
 from distilbench.reporting.formats import set_name
 
 Setting = tuple[str, str, int, int, int | None, str]
@@ -23,11 +23,15 @@ a bit a dimension 72 to 78 % at 384 dimensions, about 63 % at 128, 50 to 54 % at
 
 
 class Serving(NamedTuple):
-    """Means over the seeds of a row."""
+    """Means over the seeds of a row; None where nothing was measured.
 
-    index_bytes: Cell
-    ms_per_1000_queries: Cell
-    sentences_per_s: Cell
+    `times_teacher`: of the teacher's sentences per second, where both were measured on one kind of machine.
+    """
+
+    index_bytes: float | None
+    ms_per_1000_queries: float | None
+    sentences_per_s: float | None
+    times_teacher: float | None = None
 
 
 class ServingCosts(NamedTuple):
@@ -51,10 +55,15 @@ def serving_costs(board: Leaderboard) -> ServingCosts:
     counted = Counter(setting for settings in measured for setting in settings)
     setting = min(counted, key=lambda s: (-counted[s], -s[2], str(s)), default=None)
     rows = {row.anchor: _serving(row, setting) for row in board.rows}
-    speed = any(costs.sentences_per_s.value is not None for costs in rows.values())
+    for row in board.rows:
+        teacher, own = teacher_row(row, board.rows), rows[row.anchor]
+        if teacher is not None and teacher.record.provenance.device == row.record.provenance.device:
+            speed, base = own.sentences_per_s, rows[teacher.anchor].sentences_per_s
+            rows[row.anchor] = own._replace(times_teacher=speed / base if speed is not None and base else None)
+    timed = any(costs.sentences_per_s is not None for costs in rows.values())
     return ServingCosts(
         searched="" if setting is None else f"exact search of {setting_text(setting)}",
-        speed="Sentences per second in batches on one thread: compare rows of one run" if speed else "",
+        speed="Sentences per second in batches on one thread: compare rows of one run" if timed else "",
         rows=rows,
         setting=setting,
     )
@@ -62,11 +71,12 @@ def serving_costs(board: Leaderboard) -> ServingCosts:
 
 def _serving(row: Row, setting: Setting | None) -> Serving:
     records = [seed.record for seed in row.seeds]
-    costs = [next((c for c in _exact(r) if setting_of(c) == setting), None) for r in records]
+    own = [next((c for c in _exact(r) if setting_of(c) == setting), None) for r in records]
+    costs = [cost for cost in own if cost is not None]
     return Serving(
-        mean_cell([float(c.bytes) if c else None for c in costs]),
-        mean_cell([finite(c.ms_per_1000_queries) if c else None for c in costs]),
-        mean_cell([_speed(r) for r in records]),
+        mean_cell(float(cost.bytes) for cost in costs).value,
+        mean_cell(finite(cost.ms_per_1000_queries) for cost in costs).value,
+        mean_cell(map(_speed, records)).value,
     )
 
 

@@ -48,7 +48,7 @@ def test_dev_chooses_within_every_limit(records):
     board = leaderboard(records)
 
     def chosen(**limits):
-        row = best_under(board, ServingBudget(**limits))
+        row = best_under(board.rows, ServingBudget(**limits))
         return row and row.name
 
     assert chosen() == "teacher" and chosen(bytes_per_vector=1535) == "large"
@@ -62,10 +62,10 @@ def test_dev_chooses_within_every_limit(records):
 
 def test_of_equal_dev_scores_the_smaller_is_taken(make_score):
     rows = [with_dev(make_score(name, dim=dim), 70.0) for name, dim in (("b", 64), ("a", 64), ("small", 32))]
-    assert best_under(leaderboard(rows), ServingBudget()).name == "small"
-    assert best_under(leaderboard(rows[:2]), ServingBudget()).name == "a"
+    assert best_under(leaderboard(rows).rows, ServingBudget()).name == "small"
+    assert best_under(leaderboard(rows[:2]).rows, ServingBudget()).name == "a"
     unkept = with_dev(make_score("A", model="", role="baseline"), 70.0)
-    assert best_under(leaderboard([*rows[:2], unkept]), ServingBudget()).name == "a"  # its model is kept
+    assert best_under(leaderboard([*rows[:2], unkept]).rows, ServingBudget()).name == "a"  # its model is kept
 
 
 @pytest.fixture
@@ -181,8 +181,8 @@ def test_kept_dev_cosines_tell_more_and_test_scores_nothing(make_score, tmp_path
             kept_dev(run, make_score("small", 90.0, dim=48), small, gold),
         ]
         board = leaderboard(records)
-        apart = best_under(board, ServingBudget(), dev_comparison(board, [run])).name
-        return apart, best_under(board, ServingBudget()).name
+        apart = best_under(board.rows, ServingBudget(), dev_comparison(board, [run])).name
+        return apart, best_under(board.rows, ServingBudget()).name
 
     assert chosen(worse) == ("large", "large")
     assert chosen(cosines + 0.01 * rng.normal(size=1500))[0] == "small"

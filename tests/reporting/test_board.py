@@ -22,22 +22,22 @@ def by_label(board):
 
 def test_average_is_the_mean_over_all_sets_and_retention_is_of_the_teachers_own(make_score):
     board = boards.leaderboard([make_score("t", 80.0, **TEACHER), make_score("s", 76.0)])
-    cell = board.cell(by_label(board)["s"], boards.TEST)
+    cell = by_label(board)["s"].test
     # offsets -8 +1 -2 +3: mean -1.5
     assert cell.value == pytest.approx(74.5)
     assert cell.retention == pytest.approx(100 * 74.5 / 78.5)
-    assert board.cell(by_label(board)["s"], "sts:STS12").retention == pytest.approx(100 * 68 / 72)
-    assert board.cell(by_label(board)["s"], boards.DEV).retention == pytest.approx(100 * 80 / 84)
-    assert board.cell(by_label(board)["s"], "mrr10:quora").value == pytest.approx(56)
-    assert board.cell(by_label(board)["t"], boards.TEST).retention == pytest.approx(100)
+    assert by_label(board)["s"].cells["sts:STS12"].retention == pytest.approx(100 * 68 / 72)
+    assert by_label(board)["s"].dev.retention == pytest.approx(100 * 80 / 84)
+    assert by_label(board)["s"].cells["mrr10:quora"].value == pytest.approx(56)
+    assert by_label(board)["t"].test.retention == pytest.approx(100)
 
 
 def test_nan_is_missing(make_score):
     record = make_score("s", 76.0)
     broken = record.scores[0].model_copy(update={"value": math.nan})
     board = boards.leaderboard([record.model_copy(update={"scores": [broken, *record.scores[1:]]})])
-    assert board.cell(board.rows[0], "sts:STS12") == boards.MISSING
-    assert board.cell(board.rows[0], boards.TEST) == boards.MISSING
+    assert board.rows[0].cells["sts:STS12"] == boards.MISSING
+    assert board.rows[0].test == boards.MISSING
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_retention_needs_the_same_teacher_on_the_same_corpus_and_prefers_the_sam
         ]
     )
     rows = by_label(board)
-    assert board.cell(rows["s"], boards.TEST).retention == pytest.approx(100 * 74.5 / 78.5)
-    assert board.cell(rows["orphan"], boards.TEST).retention is None
-    assert board.cell(rows["elsewhere"], boards.TEST).retention is None
+    assert rows["s"].test.retention == pytest.approx(100 * 74.5 / 78.5)
+    assert rows["orphan"].test.retention is None
+    assert rows["elsewhere"].test.retention is None
 
 
 def test_interval_is_scipys_own():
@@ -109,19 +109,19 @@ def test_seeds_of_an_encoder_are_one_row_of_means(make_score):
     board = boards.leaderboard([*seeds_of(make_score, "s", [75.0, 76.0, 78.0]), teacher])
     assert [row.record.label for row in board.rows] == ["t", "s"]
     t, s = board.rows
-    cell = board.cell(s, boards.TEST)
+    cell = s.test
     # averages per seed 73.5, 74.5, 76.5: mean 74 5/6, sd sqrt(7/3), t(0.975, 2) = 4.302653
     assert cell.value == pytest.approx(74 + 5 / 6)
     assert cell.interval == pytest.approx(4.302653 * math.sqrt(7 / 3) / math.sqrt(3), rel=1e-6)
     assert cell.seeds == 3
     assert cell.retention == pytest.approx(100 * (74 + 5 / 6) / 78.5)
-    assert board.cell(s, "mrr10:quora").interval == pytest.approx(cell.interval)
-    assert [(x.record.seed, x.record.record_id, x.values[0].value) for x in s.seeds] == [
+    assert s.cells["mrr10:quora"].interval == pytest.approx(cell.interval)
+    assert [(x.record.seed, x.record.record_id, x.score(boards.TEST)) for x in s.seeds] == [
         (0, "s-0", pytest.approx(73.5)),
         (1, "s-1", pytest.approx(74.5)),
         (2, "s-2", pytest.approx(76.5)),
     ]
-    alone = board.cell(t, boards.TEST)
+    alone = t.test
     assert (alone.interval, alone.seeds, alone.retention) == (None, 1, pytest.approx(100))
 
 
@@ -154,9 +154,9 @@ def test_a_seed_without_a_set_is_left_out_of_that_mean(make_score):
     records.append(make_score("s", 99.0, seed=2, record_id="s-2", skip=("STS13",)))
     board = boards.leaderboard(records)
     (row,) = board.rows
-    average = board.cell(row, boards.TEST)
+    average = row.test
     assert (average.value, average.seeds) == (pytest.approx(74.5), 2)
-    assert board.cell(row, "sts:STS12").seeds == 3
+    assert row.cells["sts:STS12"].seeds == 3
 
 
 def test_retention_is_of_the_float32_teacher(make_score):
@@ -164,9 +164,9 @@ def test_retention_is_of_the_float32_teacher(make_score):
     small = make_score("t8", 60.0, quantisation="int8", bytes_per_vector=384, **TEACHER)
     small = small.model_copy(update={"provenance": small.provenance.model_copy(update={"created_at": later})})
     board = boards.leaderboard([teacher, small, make_score("s", 76.0)])
-    assert board.cell(by_label(board)["s"], boards.TEST).retention == pytest.approx(100 * 74.5 / 78.5)
+    assert by_label(board)["s"].test.retention == pytest.approx(100 * 74.5 / 78.5)
     alone = boards.leaderboard([small, make_score("s", 76.0)])
-    assert board.cell(by_label(alone)["s"], boards.TEST).retention is None
+    assert by_label(alone)["s"].test.retention is None
 
 
 def test_pair_columns_are_the_metrics_there_are_on_test_else_on_dev(make_score, make_pairs):
@@ -185,10 +185,10 @@ def test_pair_columns_are_the_metrics_there_are_on_test_else_on_dev(make_score, 
         ("pairs:SICK:spearman:dev", "Pairs, SICK (dev)", "Spearman", True),
     ]
     rows = by_label(board)
-    assert board.cell(rows["a"], "pairs:QQP:f1").value == pytest.approx(81.0)
-    assert board.cell(rows["b"], "pairs:SICK:pearson:dev").value == pytest.approx(70.0)
+    assert rows["a"].cells["pairs:QQP:f1"].value == pytest.approx(81.0)
+    assert rows["b"].cells["pairs:SICK:pearson:dev"].value == pytest.approx(70.0)
     # a dev score never stands in a test column
-    assert board.cell(rows["c"], "pairs:QQP:accuracy") == boards.MISSING
+    assert rows["c"].cells["pairs:QQP:accuracy"] == boards.MISSING
 
 
 def test_nothing_at_all():

@@ -12,7 +12,7 @@ from plotly.basedatatypes import BaseTraceType
 
 from distilbench.reporting import page
 from distilbench.reporting.drawing import DARK_OF, LIGHT, plot_of
-from distilbench.reporting.pages import BUNDLE, plotly_script
+from distilbench.reporting.page import BUNDLE, plotly_script
 
 NOTE = BUNDLE.with_name("PLOTLY.md")
 

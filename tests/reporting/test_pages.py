@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.pages import commands, score_lines
+from distilbench.reporting.page import commands, score_lines
 from distilbench.reporting.run_facts import Trainings
 
 PARAMS = {"lr": 1e-4, "batch": 256, "activation": "identity"}
@@ -20,10 +20,9 @@ def test_every_score_of_every_seed(make_score):
         row_of(make_score("s", 75.0, record_id="0"), make_score("s", 77.0, seed=1, record_id="1", skip=("STS13",)))
     )
     assert list(lines) == ["sts", "retrieval"]
-    by_key = {(s.set, s.split, s.metric, s.variant): s for s in lines["sts"]}
-    assert [v for v, _, _ in by_key["STS12", "test", "spearman", "all"].of] == [67.0, 69.0]
-    assert [v for v, _, _ in by_key["STS13", "test", "spearman", "wmean"].of] == [77.5, None]
-    assert by_key["STSB", "dev", "spearman", "all"].n == 1500
+    by_key = {(s.set, s.split, s.variant): (s.n, [value for value, _, _ in values]) for s, values in lines["sts"]}
+    assert by_key["STS12", "test", "all"] == (1000, [67.0, 69.0])
+    assert by_key["STS13", "test", "wmean"][1] == [77.5, None] and by_key["STSB", "dev", "all"][0] == 1500
 
 
 def test_commands(make_score, make_trial):

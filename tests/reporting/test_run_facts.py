@@ -9,8 +9,7 @@ import pytest
 
 from distilbench.records import append_records
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.page import write_report
-from distilbench.reporting.pages import render_run
+from distilbench.reporting.page import render_run, write_report
 from distilbench.reporting.run_facts import run_facts, run_file
 from distilbench.stage_times import TIMINGS, StageTiming
 from distilbench.storage.files import write_json

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.evaluation.predictions import Predictions, predictions_path, value_items
 from distilbench.records import Score, ScoreRecord, append_records
-from distilbench.reporting.board import DEV, TEST, leaderboard, notices
+from distilbench.reporting.board import leaderboard, notices
 from distilbench.reporting.choice import ServingBudget, best_under
 from distilbench.reporting.comparison import compare_rows
 from distilbench.reporting.page import write_report
@@ -51,14 +51,14 @@ def test_dev_and_the_test_score_are_of_what_was_selected_by(make_score: Any) -> 
     board = board_of(make_score)
     assert [c.title for c in board.columns[:3]] == ["nDCG@10", "Dev", "Average"]
     assert [c.key for c in board.columns[:3]] == ["test", "dev", "sts_average"]
-    assert [(r.name, board.cell(r, TEST).value, board.cell(r, DEV).value) for r in board.rows] == [
+    assert [(r.name, r.test.value, r.dev.value) for r in board.rows] == [
         ("teacher", pytest.approx(58.0), 60.0),
         ("high", pytest.approx(48.0), 50.0),
         ("low", pytest.approx(39.0), 40.0),
     ]
-    assert board.cell(board.rows[1], TEST).retention == pytest.approx(100 * 48 / 58)
-    sts = [board.cell(r, "sts_average").value for r in board.rows[1:]]
-    assert sts[0] < sts[1] and [board.cell(r, "sts:STSB").value is not None for r in board.rows] == [True] * 3
+    assert board.rows[1].test.retention == pytest.approx(100 * 48 / 58)
+    sts = [r.cells["sts_average"].value for r in board.rows[1:]]
+    assert sts[0] < sts[1] and [r.cells["sts:STSB"].value is not None for r in board.rows] == [True] * 3
     assert any("selected by nDCG@10 on dev" in line for line in notices(board))
 
 
@@ -73,11 +73,11 @@ def test_a_mix_has_a_test_score_where_all_its_parts_have(make_score: Any) -> Non
 
     board = leaderboard([mixed()])
     [row] = board.rows
-    sts = board.cell(row, "sts_average").value
-    assert board.cell(row, TEST).value == pytest.approx(0.7 * 48 + 0.3 * sts)
-    assert board.cell(row, DEV).value == 61.0 and board.columns[0].title == "0.7 nDCG@10 + 0.3 STS average"
+    sts = row.cells["sts_average"].value
+    assert row.test.value == pytest.approx(0.7 * 48 + 0.3 * sts)
+    assert row.dev.value == 61.0 and board.columns[0].title == "0.7 nDCG@10 + 0.3 STS average"
     board = leaderboard([mixed("sts")])
-    assert board.cell(board.rows[0], TEST).value is None
+    assert board.rows[0].test.value is None
 
 
 def test_best_says_by_what(make_score: Any, tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_ties_and_choices_are_by_a_paired_bootstrap_of_its_queries(make_score: A
     board = leaderboard(records)
     rows = {r.name: r for r in board.rows}
     compared = compare_rows(board, [tmp_path])
-    assert not compared.differ(board, rows["large"], rows["as good"])
-    assert compared.differ(board, rows["large"], rows["worse"])
-    chosen = best_under(board, ServingBudget(), compared)
+    assert not compared.differ(rows["large"], rows["as good"])
+    assert compared.differ(rows["large"], rows["worse"])
+    chosen = best_under(board.rows, ServingBudget(), compared)
     assert chosen is not None and chosen.name in ("large", "as good")
     assert {r.name: compared.ties[r.anchor].group for r in board.rows} == {
         "large": "a",
@@ -122,7 +122,7 @@ def test_ties_and_choices_are_by_a_paired_bootstrap_of_its_queries(make_score: A
         "small": "a",  # alone at its size
     }
     behind = compared.ties[rows["as good"].anchor].difference.value
-    assert behind == pytest.approx(board.cell(rows["as good"], TEST).value - board.cell(rows["large"], TEST).value)
+    assert behind == pytest.approx(rows["as good"].test.value - rows["large"].test.value)
 
 
 def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from run_command import Command
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.reporting.board import DEV, TEST, leaderboard
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.runs import read_runs
 
 SPACE = """
@@ -47,8 +47,8 @@ def test_a_sweep_follows_its_measure(
     chosen = next(t for t in trials if t.number == student.record.trial)
     # The row's dev score, of the saved student, is that of the rung.
     assert chosen.result is not None
-    assert board.cell(student, DEV).value == pytest.approx(chosen.result.metrics["dev_score"], abs=0.01)
-    assert all(board.cell(row, TEST).value is not None for row in board.rows)
+    assert student.dev.value == pytest.approx(chosen.result.metrics["dev_score"], abs=0.01)
+    assert all(row.test.value is not None for row in board.rows)
     again = CliRunner().invoke(app, ["reproduce", str(sweep.run), str(chosen.number)], catch_exceptions=False)
     assert again.exit_code == 0 and "dev_score" in again.output, again.output
     refused = sweep.refused("--select", "sts")
