@@ -1,21 +1,36 @@
-"""A run in Python: its trials and scores as data frames, its best row, its students, its figures."""
+"""Python: the commands as functions with the same settings, and a run as data frames, students and figures.
+
+The parameters of a function, their defaults and checks are those of the settings that the options are made from.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+
+from pydantic import BeforeValidator
+from pydantic.fields import FieldInfo
+from rich.console import Console
 
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import Best, best_of_runs
 from distilbench.reporting.board import index_rows, leaderboard
 from distilbench.reporting.choice import ServingBudget
+from distilbench.reporting.frame import board_frame
 from distilbench.reporting.run_facts import unique_trials
 from distilbench.reporting.runs import read_runs
+from distilbench.reporting.serving import serving_costs
+from distilbench.settings.commands import EvaluateSettings, ReportSettings
+from distilbench.settings.option import ARGUMENT, Settings, extra_of, option_name
+from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.uris import NO_TRAININGS, WITHOUT_STUDENTS, local_runs
 
 if TYPE_CHECKING:
@@ -26,6 +41,8 @@ if TYPE_CHECKING:
 
     from distilbench.evaluation.faiss_codes import Code
 
+S = TypeVar("S", bound=Settings)
+Result = TypeVar("Result")
 PARAMETER = "param_"
 """Before the name of a hyper-parameter that is called as another column is."""
 
@@ -84,8 +101,6 @@ class Run:
         Raises:
             InputError: nothing is there, or a record cannot be read.
         """
-        from distilbench.reporting.frame import board_frame
-
         return board_frame(leaderboard(self._records()))
 
     def front(self) -> pd.DataFrame:
@@ -149,7 +164,6 @@ class Run:
 
         from distilbench.reporting.board_figures import board_plots
         from distilbench.reporting.search_figures import search_plots
-        from distilbench.reporting.serving import serving_costs
 
         records = self._records()
         board = leaderboard(records)
@@ -196,3 +210,114 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
         **{f"objective_{name}": value for name, value in record.values.items()},
     }
     return columns | {PARAMETER * (name in columns) + name: value for name, value in record.params.items()}
+
+
+def with_settings(settings: type[S]) -> Callable[[Callable[[S], Result]], Callable[..., Result]]:
+    """Gives a function the fields of `settings` as parameters, and calls it with the settings that they make.
+
+    A required field may be given by its place, too. A path may be given where text is expected, and one value where
+    several are.
+    """
+
+    def decorate(function: Callable[[S], Result]) -> Callable[..., Result]:
+        returned = inspect.signature(function).return_annotation
+        signature = inspect.Signature(list(_parameters(settings)), return_annotation=returned)
+        fields = settings.model_fields
+
+        def call(*given: Any, **named: Any) -> Result:
+            warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm's, of bars that are not drawn
+            values = signature.bind(*given, **named).arguments.items()
+            return function(settings(**{n: _value(fields[n], value) for n, value in values if value is not None}))
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__name__ = call.__qualname__ = function.__name__
+        call.__module__ = "distilbench"
+        call.__doc__ = f"{inspect.getdoc(function)}\n\nArgs:\n" + "".join(_lines(settings.model_fields))
+        return call
+
+    return decorate
+
+
+def _parameters(settings: type[Settings]) -> Iterator[inspect.Parameter]:
+    """The parameters, those without a default first, as Python wants it."""
+    for name, field in sorted(settings.model_fields.items(), key=lambda item: not item[1].is_required()):
+        if field.is_required():
+            yield inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=field.annotation)
+        else:
+            default = field.get_default(call_default_factory=True)
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)
+
+
+def _value(field: FieldInfo, value: Any) -> Any:
+    """The value as the field takes it: paths as text, and one value as a tuple where the field has several.
+
+    A text is left to a field that splits it at its commas.
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_text, value))
+    several = get_origin(field.annotation) is tuple and get_args(field.annotation)[-1] is Ellipsis
+    splits = isinstance(value, str) and any(isinstance(part, BeforeValidator) for part in field.metadata)
+    return (_text(value),) if several and not splits else _text(value)
+
+
+def _text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _lines(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    for name, field in fields.items():
+        needed = "" if not field.is_required() else " Required."
+        option = "" if extra_of(field)["panel"] == ARGUMENT else f" ({option_name(name, field)})"
+        yield f"    {name}{option}: {field.description}{needed}\n"
+
+
+@with_settings(SweepSettings)
+def sweep(settings: SweepSettings) -> Run:
+    """Sweep a method's hyper-parameters and publish the leaderboard; the same call again continues a sweep.
+
+    Returns:
+        The run.
+
+    Raises:
+        InputError: bad input, found before anything is written.
+        KeyboardInterrupt: it was interrupted; the same call goes on.
+    """
+    from distilbench.commands.sweep import sweep as run
+
+    return _run_of(settings.runs, run(settings, Console(soft_wrap=True)))
+
+
+@with_settings(EvaluateSettings)
+def evaluate(settings: EvaluateSettings) -> Run:
+    """Score encoders, trained here or not, on every set, and publish the leaderboard; the same call again goes on.
+
+    Returns:
+        The run, of which every row is an encoder.
+
+    Raises:
+        InputError: bad input, found before anything is encoded; or, after the others are published, the models that could
+            not be scored, with the reasons.
+        KeyboardInterrupt: it was interrupted; the same call goes on.
+    """
+    from distilbench.commands.evaluate import evaluate as run
+
+    return _run_of(settings.runs, run(settings, Console(soft_wrap=True)))
+
+
+@with_settings(ReportSettings)
+def report(settings: ReportSettings) -> str:
+    """Write one leaderboard from the records of one or more runs, or build a report again from its file of records.
+
+    Returns:
+        Where its page is: a path, or a URI.
+
+    Raises:
+        InputError: a source cannot be read.
+    """
+    from distilbench.commands.report import report as run
+
+    return run(settings)
+
+
+def _run_of(runs: Path, page: Path) -> Run:
+    return Run(runs / page.parent.name, page=page.resolve())  # both folders have its name
