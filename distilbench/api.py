@@ -57,7 +57,6 @@ class Student:
     record: ScoreRecord
 
     def __repr__(self) -> str:
-        """The row's name, its code and its size."""
         r = self.record
         return f"{r.name}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector"
 
@@ -79,7 +78,6 @@ class Run:
         self.place, self.page = os.fspath(place), page
 
     def __repr__(self) -> str:
-        """The call that makes it."""
         return f"Run({self.place!r})"
 
     def trials(self) -> pd.DataFrame:
@@ -204,7 +202,7 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
         "bytes": record.group.bytes,
         "objective": record.objective,
         "dev": record.dev,
-        "dev_pca": record.dev_pca,
+        "dev_pca": record.result and record.result.dev_pca,
         "steps": record.rungs[-1].step if record.rungs else 0,
         "seconds": record.seconds,
         **{f"objective_{name}": value for name, value in record.values.items()},

@@ -30,20 +30,17 @@ def _opq(size: int, width: int) -> str:
 FIXED = {"int8": "SQ8", "int4": "SQ4", "binary": "LSHt"}
 """Codes of so many bits a dimension, and FAISS's description."""
 FAMILIES = {
-    "pq": Family(
-        "product code: a byte for each part of the vector (Jégou et al. 2011)", lambda size, width: f"PQ{size}np"
-    ),
+    "pq": Family("product code: a byte for each part of the vector (Jégou et al. 2011)", lambda size, _: f"PQ{size}np"),
     "opq": Family("product code after a learned rotation to at most 8 dimensions a byte (Ge et al. 2013)", _opq),
     "itq": Family(
-        "signs after PCA and a learned rotation (Gong & Lazebnik 2011)", lambda size, width: f"ITQ{8 * size},LSHt"
+        "signs after PCA and a learned rotation (Gong & Lazebnik 2011)", lambda size, _: f"ITQ{8 * size},LSHt"
     ),
-    "lsh": Family(
-        "signs after a random rotation, each with its own threshold", lambda size, width: f"RR{8 * size},LSHt"
-    ),
-    "pcar": Family("4 bits a dimension after PCA and a random rotation", lambda size, width: f"PCAR{2 * size},SQ4"),
+    "lsh": Family("signs after a random rotation, each with its own threshold", lambda size, _: f"RR{8 * size},LSHt"),
+    "pcar": Family("4 bits a dimension after PCA and a random rotation", lambda size, _: f"PCAR{2 * size},SQ4"),
 }
 CODE_PATTERN = rf"({'|'.join(FIXED)}|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})"
 """The names of all codes."""
+CODES_TOLD = f"int8, int4, binary, or one of FAISS's with its bytes, such as {', '.join(f'{f}16' for f in FAMILIES)}"
 FAISS_PEER = "faiss"
 """The method of the teacher's vectors in FAISS's own codes: what a team has without any training of a student."""
 _OF_FAISS = re.compile(rf"({'|'.join(FAMILIES)})([1-9]\d{{0,3}})")
@@ -61,13 +58,8 @@ def factory_of(kind: str, width: int) -> str:
         return FIXED[kind]
     named = family_of(kind)
     if named is None:
-        raise InputError(f"code {kind!r}: expected {told_codes()}")
+        raise InputError(f"code {kind!r}: expected {CODES_TOLD}")
     return FAMILIES[named[0]].factory(named[1], width)
-
-
-def told_codes() -> str:
-    """The names of the codes, for a reader."""
-    return f"int8, int4, binary, or one of FAISS's with its bytes, such as {', '.join(f'{f}16' for f in FAMILIES)}"
 
 
 def code_of(params: Mapping[str, Any]) -> str:
@@ -106,6 +98,4 @@ class CompetitionKey(NamedTuple):
 
 def competition_key(params: Mapping[str, Any], width: int | None = None) -> CompetitionKey:
     """Return what a student with these hyper-parameters competes within, at `width` dimensions (None: output_dim)."""
-    student = params.get("student")
-    size = vector_bytes(params, width or int(params["output_dim"]))
-    return CompetitionKey("" if student is None else str(student), size)
+    return CompetitionKey(str(params.get("student") or ""), vector_bytes(params, width or int(params["output_dim"])))

@@ -16,8 +16,6 @@ STATUS = Path("/proc/self/status")
 PEAK, GPU_PEAK = "peak_mb", "gpu_peak_mb"
 """Among a rung's metrics: the most memory until then in MB, resident and on the GPU, of the training's worker. On a GPU it is
 what torch held for this trial, without the context (some 500 MB)."""
-UNIT = 1 if sys.platform == "darwin" else 1024
-"""Bytes of the unit in which `getrusage` counts elsewhere."""
 
 
 def peak_mb() -> float:
@@ -25,7 +23,7 @@ def peak_mb() -> float:
     status = STATUS.read_text() if STATUS.exists() else ""
     if peak := re.search(r"VmHWM:\s*(\d+) kB", status):
         return int(peak[1]) * 1024 / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
 def process_mark(pid: int) -> str | None:

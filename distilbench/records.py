@@ -72,9 +72,7 @@ def result_rung(rungs: Sequence[Rung]) -> Rung | None:
     Where none is eligible it is the last one, and None where there is none.
     """
     eligible = [rung for rung in rungs if rung.eligible and rung.objective is not None]
-    if not eligible:
-        return rungs[-1] if rungs else None
-    return max(eligible, key=lambda rung: (rung.objective, -rung.rung))
+    return max(eligible, key=lambda rung: (rung.objective, -rung.rung), default=rungs[-1] if rungs else None)
 
 
 class TrialRecord(_Record):
@@ -111,11 +109,6 @@ class TrialRecord(_Record):
         return None if self.result is None else self.result.dev
 
     @property
-    def dev_pca(self) -> float | None:
-        """The dev score of PCA beside it."""
-        return None if self.result is None else self.result.dev_pca
-
-    @property
     def seconds(self) -> float:
         """What the training took, at all of its rungs."""
         return math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in self.rungs)
@@ -144,8 +137,6 @@ def _known_metric(name: str) -> str:
 
 Metric = Annotated[str, AfterValidator(_known_metric)]
 """The name of a metric, one of `selection.TITLES`."""
-
-
 Task = Literal[
     "sts", "sts-tokenised", "classification", "retrieval", "asymmetric", "pairs", "pair-probe", "fidelity", "selection"
 ]
@@ -328,8 +319,8 @@ class _OfReport(BaseModel):
 
 
 Line = TypeVar("Line")
-Record = Annotated[TrialRecord | ScoreRecord | _OfReport, Field(discriminator="kind")]
-_adapter: TypeAdapter[TrialRecord | ScoreRecord | _OfReport] = TypeAdapter(Record)
+_AnyLine = TrialRecord | ScoreRecord | _OfReport
+_adapter: TypeAdapter[_AnyLine] = TypeAdapter(Annotated[_AnyLine, Field(discriminator="kind")])
 _XZ = b"\xfd7zXZ"
 """The first bytes of a file that xz compressed."""
 
@@ -351,11 +342,9 @@ def append_records(path: Path, records: Iterable[TrialRecord | ScoreRecord]) -> 
 
 
 def _cut_torn_line(file: Any) -> None:
-    size = file.seek(0, os.SEEK_END)
-    if size == 0:
-        return
-    file.seek(size - 1)
-    if file.read(1) != b"\n":
+    """Leave the file at its end, after its last whole line."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+    if file.read(1) not in (b"", b"\n"):
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
     file.seek(0, os.SEEK_END)

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from distilbench.choices import TaskKind
@@ -20,11 +21,7 @@ from distilbench.errors import InputError
 Kind = Literal["sts", "retrieval", "fidelity"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 RETRIEVAL_METRICS = ("ndcg@10", "mrr@10", "map@100", "recall@1", "recall@10", "recall@100")
-METRICS: dict[Kind, str] = {
-    "sts": "spearman",
-    "retrieval": RETRIEVAL_METRICS[0],
-    "fidelity": "fidelity",
-}
+METRICS: dict[Kind, str] = {"sts": "spearman", "retrieval": RETRIEVAL_METRICS[0], "fidelity": "fidelity"}
 """The metric that a kind's name alone stands for, as in the records."""
 TITLES = {
     "spearman": "Spearman",
@@ -77,11 +74,7 @@ class Selection:
 
     @staticmethod
     def parse(text: str) -> Selection:
-        """What is written as `--select`.
-
-        Raises:
-            InputError: a name is not known or there twice, or a weight is no number above 0.
-        """
+        """What is written as `--select`; an InputError if a name is not known or there twice, or a weight is not above 0."""
         named: dict[str, Part] = {}
         items = [item.strip() for item in text.split(",") if item.strip()]
         weighted = [item for item in items if "=" in item]
@@ -94,9 +87,7 @@ class Selection:
                 raise InputError(f"--select {text}: {part.name} is there twice; expected each measure once")
             named[part.name] = part
         total = math.fsum(part.weight for part in named.values())
-        return Selection(
-            tuple(Part(part.kind, part.metric, part.weight / total) for part in named.values()), asked=True
-        )
+        return Selection(tuple(replace(part, weight=part.weight / total) for part in named.values()), asked=True)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -134,13 +125,10 @@ def _part(text: str, name: str, weight: float) -> Part:
 
 
 def _weight(text: str, value: str) -> float:
-    try:
-        weight = float(value)
-    except ValueError:
-        weight = math.nan
-    if not (math.isfinite(weight) and weight > 0):
-        raise InputError(f"--select {text}: the weight {value!r} is no number above 0; expected {EXPECTED}")
-    return weight
+    with contextlib.suppress(ValueError):
+        if math.isfinite(weight := float(value)) and weight > 0:
+            return weight
+    raise InputError(f"--select {text}: the weight {value!r} is no number above 0; expected {EXPECTED}")
 
 
 EXPECTED = (

@@ -83,9 +83,9 @@ class StageTimes:
         """Count what has ended, with its memory; write the stage that is over."""
         took = self.took
         if event.record:
-            rungs = event.record.rungs
-            worker_mb = max([took.worker_mb, *(rung.metrics.get(PEAK) or 0.0 for rung in rungs)])
-            gpu_mb = max([took.gpu_mb, *(rung.metrics.get(GPU_PEAK) or 0.0 for rung in rungs)])
+            metrics = [rung.metrics for rung in event.record.rungs]
+            worker_mb = max([took.worker_mb, *(m.get(PEAK) or 0.0 for m in metrics)])
+            gpu_mb = max([took.gpu_mb, *(m.get(GPU_PEAK) or 0.0 for m in metrics)])
             took = took.model_copy(update={"count": took.count + 1, "worker_mb": worker_mb, "gpu_mb": gpu_mb})
             self.took = took
         if not event.stage:

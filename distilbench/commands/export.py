@@ -21,7 +21,7 @@ from distilbench.commands.output_folder import OutputFolder
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
-from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
+from distilbench.reporting.best import best_of_runs, best_seed, model_folder, record_owners
 from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes, quantiser_folder
@@ -99,7 +99,7 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
     """The row to export: the best within the budget, or the one called so by name, record id or the page's anchor."""
     records, seed = read_runs(runs), None
     if student is None:
-        best = best_among(records, runs, budget)
+        best = best_of_runs(runs, budget, records)
         board, row = best.board, best.row
     else:
         board = leaderboard(records)

@@ -89,18 +89,10 @@ def running_table(running: list[Running], most: int) -> Table:
     """A line for each running trial, for `most` of them."""
     table = _table("trial", "bytes", "d", "rung", "step", "steps/s", "loss", "dev", "objective")
     for r in running[:most]:
-        steps = f"{r.step}/{number_cell(r.total_steps, 'd')}"
-        table.add_row(
-            str(r.number),
-            number_cell(r.bytes, "d"),
-            number_cell(r.dim, "d"),
-            str(r.rung),
-            steps,
-            number_cell(r.steps_per_second, ",.1f"),
-            number_cell(r.loss, ".4g"),
-            number_cell(r.dev, ".2f"),
-            number_cell(r.objective, "+.2f"),
-        )
+        place = str(r.number), number_cell(r.bytes, "d"), number_cell(r.dim, "d"), str(r.rung)
+        steps = f"{r.step}/{number_cell(r.total_steps, 'd')}", number_cell(r.steps_per_second, ",.1f")
+        scores = number_cell(r.loss, ".4g"), number_cell(r.dev, ".2f"), number_cell(r.objective, "+.2f")
+        table.add_row(*place, *steps, *scores)
     if len(running) > most:
         table.caption = f"and {len(running) - most} more"
     return table
@@ -112,17 +104,10 @@ def best_table(records: Iterable[TrialRecord]) -> Table | None:
     names = list(dict.fromkeys(name for r in best.values() for name in r.values))
     table = _table("bytes", "d", "code", "best trial", "steps", "dev", "objective", *names)
     for group, r in best.items():
-        last = None if r.result is None else r.result.step
-        cells = [
-            str(group),
-            str(r.dim),
-            code_of(r.params),
-            str(r.number),
-            number_cell(last, "d"),
-            number_cell(r.dev, ".2f"),
-            number_cell(r.objective, "+.2f"),
-        ]
-        table.add_row(*cells, *(number_cell(r.values.get(name), ".4g") for name in names))
+        steps = number_cell(None if r.result is None else r.result.step, "d")
+        scores = number_cell(r.dev, ".2f"), number_cell(r.objective, "+.2f")
+        values = (number_cell(r.values.get(name), ".4g") for name in names)
+        table.add_row(str(group), str(r.dim), code_of(r.params), str(r.number), steps, *scores, *values)
     return table if best else None
 
 
@@ -131,10 +116,6 @@ def _table(*names: str) -> Table:
     for name in names:
         table.add_column(Text(name), justify="right", no_wrap=True)
     return table
-
-
-def _bytes(size: int) -> str:
-    return f"{size:,} {'byte' if size == 1 else 'bytes'}"
 
 
 def scores_told(scores: Iterable[Score]) -> list[str]:
@@ -151,21 +132,21 @@ def finished_line(record: TrialRecord, done: int, total: int) -> str:
     PCA has as many dimensions, or as many bytes where the trial is trained for a code.
     """
     count = "[confirms]" if record.confirms else f"[{done:>3}/{total}]"
-    size = f"{_bytes(record.group.bytes):<11} d={record.dim:<4} {code_of(record.params):<7}"
+    stored = f"{record.group.bytes:,} {'byte' if record.group.bytes == 1 else 'bytes'}"
+    size = f"{stored:<11} d={record.dim:<4} {code_of(record.params):<7}"
     if student := record.params.get("student"):
         size = f"{student:<10} {size}"
     line = f"{count} trial {record.number:<3} {size} {record.state:<8}"
     if record.rungs:
-        last, result = record.rungs[-1], record.result or record.rungs[-1]
+        result, scores = record.result or record.rungs[-1], []
         dev, pca = result.dev, result.dev_pca
-        scores = []
         if dev is not None:
             scores.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))
         if record.values:
             scores += [f"{name} {value:.4g}" for name, value in record.values.items()]
         elif record.objective is not None and (dev is None or pca is None or abs(dev - pca - record.objective) > 1e-6):
             scores.append(f"objective {record.objective:.2f}")
-        line += f" after {last.step} steps" + (f": {', '.join(scores)}" if scores else "")
+        line += f" after {record.rungs[-1].step} steps" + (f": {', '.join(scores)}" if scores else "")
     return f"{line} {record.reason}" if record.state == "FAIL" or not record.rungs else line
 
 
@@ -173,10 +154,6 @@ def on_console(tally: Tally, console: Console) -> Listener:
     """The live table on a terminal; lines in a log, a pipe, or a terminal that cannot move its cursor."""
     live = console.is_terminal and not console.is_dumb_terminal
     return LiveTable(tally, console) if live else FinishedLines(tally, console)
-
-
-def _finished(tally: Tally, record: TrialRecord) -> str:
-    return finished_line(record, len(tally.records), tally.trials)
 
 
 class CountedLines:
@@ -195,9 +172,8 @@ class CountedLines:
         now = time.monotonic()
         if done and (done == total or now - self.told_at >= COUNT_EVERY_S):
             self.told_at = now
-            left = (total - done) * (now - self.began) / done
-            line = f"{self.name} {done} of {total}" + (f", about {duration(left)} left" if done < total else "")
-            self.console.print(line, markup=False)
+            left = f", about {duration((total - done) * (now - self.began) / done)} left" if done < total else ""
+            self.console.print(f"{self.name} {done} of {total}{left}", markup=False)
 
 
 class FinishedLines:
@@ -209,7 +185,8 @@ class FinishedLines:
     def __call__(self, event: Event) -> None:
         """Print what the event adds."""
         if event.record:
-            self.console.print(_finished(self.tally, event.record), markup=False)
+            line = finished_line(event.record, len(self.tally.records), self.tally.trials)
+            self.console.print(line, markup=False)
         elif event.kind == "stage":
             self.counts.begin({"confirm": "trained", "score": "scored"}.get(event.stage, event.stage))
         elif event.kind == "counted":
@@ -233,7 +210,7 @@ class LiveTable:
     def __call__(self, event: Event) -> None:
         """Draw the table anew, unless a mere report comes just after the last drawing."""
         if event.record:
-            self.last.append(_finished(self.tally, event.record))
+            self.last.append(finished_line(event.record, len(self.tally.records), self.tally.trials))
             if event.record.state == "FAIL":
                 self.console.print(self.last[-1], markup=False)
         if self.live.is_started and (event.kind != "report" or time.monotonic() - self.drawn >= EVERY_S):
@@ -249,11 +226,10 @@ class LiveTable:
             counts_line(progress.counts, progress.wanted, len(progress.running), progress.waiting),
             time_line(progress, progress.updated),
         ]
-        below: list[RenderableType] = [] if best is None else ["", best]
-        below += [_line(line) for line in self.last]
         lines_around = len(head) + (best.row_count + 2 if best else 0) + len(self.last) + 4
         running = running_table(progress.running, max(LEAST, self.console.size.height - lines_around))
-        return Group(*(_line(line) for line in head), "", running, *below)
+        below: list[RenderableType] = [] if best is None else ["", best]
+        return Group(*map(_line, head), "", running, *below, *map(_line, self.last))
 
 
 def _line(text: str) -> Text:

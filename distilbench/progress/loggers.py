@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from distilbench.errors import InputError
@@ -17,21 +17,16 @@ from distilbench.records import Rung, TrialRecord
 EXPECTED = "expected mlflow:URI, such as mlflow:sqlite:///mlflow.db or mlflow:http://HOST:5000, or wandb:PROJECT"
 
 
-def make_loggers(log_to: Sequence[str], run: Path, name: str) -> list[Listener]:
-    """Listeners that log to what `--log-to` names: mlflow:URI, wandb:PROJECT."""
-    return [_logger(target, run, name) for target in log_to]
-
-
-def _logger(target: str, run: Path, name: str) -> Listener:
+def make_logger(target: str, run: Path, name: str) -> Listener:
+    """A listener that logs to what one `--log-to` names: mlflow:URI, wandb:PROJECT."""
     package, _, where = target.partition(":")
     if package not in ("mlflow", "wandb") or not where:
         raise InputError(f"--log-to {target}: {EXPECTED}")
     try:
         importlib.import_module(package)
     except ImportError:
-        raise InputError(
-            f"--log-to {target}: {package} is not installed; expected pip install 'distilbench[{package}]'"
-        ) from None
+        wanted = f"pip install 'distilbench[{package}]'"
+        raise InputError(f"--log-to {target}: {package} is not installed; expected {wanted}") from None
     log = _mlflow_log(where, name) if package == "mlflow" else _wandb_log(where, run, name)
 
     def listen(event: Event) -> None:
@@ -59,7 +54,6 @@ def _numbers(rung: Rung) -> dict[str, float]:
 
 
 def _mlflow_log(uri: str, name: str) -> Callable[[TrialRecord], None]:
-    """An MLflow run for each trial, in the experiment of the sweep's name."""
     from mlflow.entities import Metric, Param
     from mlflow.tracking import MlflowClient
 
@@ -85,7 +79,6 @@ def _mlflow_log(uri: str, name: str) -> Callable[[TrialRecord], None]:
 
 
 def _wandb_log(project: str, folder: Path, name: str) -> Callable[[TrialRecord], None]:
-    """A W&B run for each trial, in a group of the sweep's name."""
     import wandb
 
     without_account = os.environ.get("WANDB_MODE", "online") != "online"

@@ -7,6 +7,7 @@ import math
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -218,8 +219,8 @@ def finite(value: Any) -> float | None:
 
 def count_states(records: Iterable[TrialRecord]) -> dict[str, int]:
     """Count the trials that ended COMPLETE, PRUNED and FAIL."""
-    states: list[str] = [r.state for r in records]
-    return {state: states.count(state) for state in STATES}
+    counts = Counter[str](r.state for r in records)
+    return {state: counts[state] for state in STATES}
 
 
 def best_of(records: Iterable[TrialRecord]) -> dict[CompetitionKey, TrialRecord]:
@@ -227,11 +228,6 @@ def best_of(records: Iterable[TrialRecord]) -> dict[CompetitionKey, TrialRecord]
 
     A stopped trial takes part where its student had its final form.
     """
-    best: dict[CompetitionKey, TrialRecord] = {}
-    for record in sorted(records, key=lambda r: r.number):
-        if not record.is_candidate or record.objective is None or record.confirms:
-            continue
-        before = best.get(record.group)
-        if before is None or before.objective is None or record.objective > before.objective:
-            best[record.group] = record
+    scored = [r for r in records if r.is_candidate and r.objective is not None and not r.confirms]
+    best = {r.group: r for r in sorted(scored, key=lambda r: (r.objective, -r.number))}
     return {group: best[group] for group in sorted(best)}

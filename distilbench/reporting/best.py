@@ -11,8 +11,9 @@ from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.board import DEV, TEST, Leaderboard, Row, SeedScores, leaderboard, teacher_row
+from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.choice import ServingBudget, best_under, candidates, latency_of, recommendation, scored
+from distilbench.reporting.columns import DEV, TEST
 from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.formats import fixed
 from distilbench.reporting.frame import board_frame
@@ -35,7 +36,6 @@ class Best:
     folders: tuple[Path | None, ...]
 
     def __repr__(self) -> str:
-        """What a notebook shows."""
         return self.text()
 
     def to_json(self) -> dict[str, Any]:
@@ -100,19 +100,18 @@ class Best:
         return None if seed is None else self.folders[self.row.seeds.index(seed)]
 
     def _load(self, model: Path) -> str:
-        """Python that embeds sentences with the model as it was scored."""
         record = self.row.record
         return load_code(record, str(model), str(quantiser_folder(model, record)), cut=is_nested(record))
 
 
-def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
-    """Choose the best row of the runs within the budget, by `choice.best_under`; an InputError says why there is none."""
-    return best_among(read_runs(runs), runs, budget)
+def best_of_runs(
+    runs: Sequence[Path], budget: ServingBudget, records: Sequence[ScoreRecord | TrialRecord] | None = None
+) -> Best:
+    """Choose the best row of the runs within the budget, by `choice.best_under`; an InputError says why there is none.
 
-
-def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path], budget: ServingBudget) -> Best:
-    """Choose among records that have been read from the runs."""
-    board, folders = leaderboard(records), run_folders(runs)
+    `records` are those of the runs, where they have been read.
+    """
+    board, folders = leaderboard(read_runs(runs) if records is None else records), run_folders(runs)
     named = ", ".join(map(str, folders))
     usable, rows = scored(board.rows), candidates(board.rows)
     if not usable:
@@ -131,8 +130,10 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")
     row = best_under(rows, budget, dev_comparison(board, folders))
     if row is None:
+        units = ("bytes per vector", "ms per sentence", "dimensions")
+        limits = [f"{limit:,g} {unit}" for limit, unit in zip(budget, units, strict=True) if limit is not None]
         left_out = f" (left out: {without})" if lost else ""
-        raise InputError(f"{_limits(budget)}: no row is within it; {_least(rows)}{left_out}")
+        raise InputError(f"at most {' and '.join(limits)}: no row is within it; {_least(rows)}{left_out}")
     owners = record_owners(runs)
     return Best(tuple(runs), budget, board, row, tuple(model_folder(seed.record, owners) for seed in row.seeds))
 
@@ -143,12 +144,8 @@ def best_seed(row: Row) -> SeedScores | None:
     return max(devs, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
-Owners = Mapping[tuple[str, str], Path]
-"""By a record's run and id the folder of the run that it is in."""
-
-
-def record_owners(runs: Sequence[Path]) -> Owners:
-    """Find the run of each record; of a record that is in several folders, the first one."""
+def record_owners(runs: Sequence[Path]) -> dict[tuple[str, str], Path]:
+    """By a record's run and id the folder of the run that it is in; of several folders, the first one."""
     return {
         (r.run, r.record_id): folder
         for folder in reversed(run_folders(runs))
@@ -157,7 +154,7 @@ def record_owners(runs: Sequence[Path]) -> Owners:
     }
 
 
-def model_folder(record: ScoreRecord, owners: Owners) -> Path | None:
+def model_folder(record: ScoreRecord, owners: Mapping[tuple[str, str], Path]) -> Path | None:
     """The record's model folder; None where none is kept."""
     if not record.model:
         return None
@@ -165,13 +162,6 @@ def model_folder(record: ScoreRecord, owners: Owners) -> Path | None:
     if inside.is_absolute() or ".." in inside.parts:
         raise InputError(f"record {record.record_id}: model {record.model!r}: expected a folder of its run")
     return owners[record.run, record.record_id] / inside
-
-
-def _limits(budget: ServingBudget) -> str:
-    """In words, since commands have options of their own for it."""
-    units = ("bytes per vector", "ms per sentence", "dimensions")
-    limits = (f"{limit:,g} {unit}" for limit, unit in zip(budget, units, strict=True) if limit is not None)
-    return f"at most {' and '.join(limits)}"
 
 
 def _least(rows: Sequence[Row]) -> str:

@@ -20,10 +20,7 @@ from scipy.stats import t as student_t
 from distilbench.codes import FAISS_PEER, code_of
 from distilbench.progress.tally import finite
 from distilbench.records import IndexCost, ScoreRecord, TrialRecord
-from distilbench.reporting.columns import DEV as DEV
-from distilbench.reporting.columns import TEST as TEST
-from distilbench.reporting.columns import Column as Column
-from distilbench.reporting.columns import Value, columns_of, scores_of, value_of
+from distilbench.reporting.columns import DEV, TEST, Column, Value, columns_of, scores_of, value_of
 from distilbench.reporting.names import row_names
 from distilbench.search.objectives import pareto_front
 from distilbench.selection import STS, Selection
@@ -120,6 +117,11 @@ class Leaderboard(NamedTuple):
         return any(row.record.quantisation != "float32" for row in self.rows)
 
     @property
+    def anchors(self) -> list[str]:
+        """The anchors of all seeds of all rows."""
+        return sorted(seed.anchor for row in self.rows for seed in row.seeds)
+
+    @property
     def corpora(self) -> list[str]:
         """What rows are compared on (`ScoreRecord.compared_on`), that of most rows first."""
         return [corpus for corpus, _ in Counter(row.record.compared_on for row in self.rows).most_common()]
@@ -200,9 +202,7 @@ def interval(values: Sequence[float]) -> float | None:
     The values are taken as independent and normally distributed around the mean.
     """
     n = len(values)
-    if n < 2:
-        return None
-    return _quantile(n) * statistics.stdev(values) / math.sqrt(n)
+    return _quantile(n) * statistics.stdev(values) / math.sqrt(n) if n > 1 else None
 
 
 @cache
@@ -319,18 +319,18 @@ def teacher_row(row: Row, rows: Iterable[Row]) -> Row | None:
 
 def _pareto_and_best(rows: Iterable[Row]) -> tuple[set[str], set[str]]:
     """The rows that no other of their corpus dominates (fewer bytes, higher test score), and the best of their size."""
-    corpora: dict[str, list[tuple[Row, float]]] = {}
+    corpora: dict[str, list[tuple[int, float, str]]] = {}
     sizes: dict[tuple[str, int], list[tuple[float, str]]] = {}
     for row in rows:
-        corpus, value = row.record.compared_on, row.test.value
+        corpus, size, value = row.record.compared_on, row.record.bytes_per_vector, row.test.value
         if value is not None:
-            corpora.setdefault(corpus, []).append((row, value))
+            corpora.setdefault(corpus, []).append((size, value, row.anchor))
             if competes(row.record):
-                sizes.setdefault((corpus, row.record.bytes_per_vector), []).append((value, row.anchor))
+                sizes.setdefault((corpus, size), []).append((value, row.anchor))
     pareto = set()
     for own in corpora.values():
-        front = pareto_front([(row.record.bytes_per_vector, value) for row, value in own], ["minimize", "maximize"])
-        pareto |= {own[place][0].anchor for place in front}
+        front = pareto_front([point[:2] for point in own], ["minimize", "maximize"])
+        pareto |= {own[place][2] for place in front}
     several = [own for own in sizes.values() if len(own) > 1]
     return pareto, {anchor for own in several for value, anchor in own if value == max(own)[0]}
 
@@ -338,9 +338,8 @@ def _pareto_and_best(rows: Iterable[Row]) -> tuple[set[str], set[str]]:
 def _encoder(r: ScoreRecord) -> str:
     """What identifies an encoder: everything about it but its seed, and what follows from that."""
     named = (r.run, r.role, r.method, r.configuration, r.label, r.teacher, r.start, r.corpus_fingerprint)
-    return json.dumps(
-        [*named, r.dim, r.bytes_per_vector, r.quantisation, r.hyperparameters], sort_keys=True, default=str
-    )
+    form = (r.dim, r.bytes_per_vector, r.quantisation, r.hyperparameters)
+    return json.dumps([*named, *form], sort_keys=True, default=str)
 
 
 def _order(row: Row) -> tuple[bool, bool, float, float, str]:

@@ -174,7 +174,6 @@ def draw_trade_off(data: TradeOff) -> go.Figure:
 
 
 def _marks(board: Leaderboard, costs: Mapping[str, float | None]) -> list[Mark]:
-    """The rows of the largest corpus that have a test score and a cost."""
     marks, largest = [], next(iter(board.corpora), "")
     for row in board.rows:
         cost, y = costs[row.anchor], row.test.value

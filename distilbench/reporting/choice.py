@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME, TrialRecord
-from distilbench.reporting.board import Leaderboard, Row, competes, teacher_row, told
+from distilbench.reporting.board import Leaderboard, Row, competes, mean_cell, teacher_row, told
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
 from distilbench.reporting.loading import FITTED, export_command
@@ -183,14 +183,12 @@ def recommendation(title: str, row: Row, board: Leaderboard, serving: ServingCos
     r = row.record
     name = row.name if row.name.endswith(r.quantisation) else told(row)
     name += {"baseline": ", a baseline", "teacher": ", the teacher's own code"}.get(r.role, "")
-    if not competes(r):
-        name = f"{row.name}, the teacher itself"
+    name = name if competes(r) else f"{row.name}, the teacher itself"
     summary = ", ".join(_parts(row, board, serving))
     return Recommendation(title, row, name, summary, _interval(board, row), export_command(r, row.anchor))
 
 
 def _others(chosen: dict[str, Row], taken: Row) -> Iterator[tuple[str, Row]]:
-    """The other needs with rows that have not been named."""
     named = [taken]
     for need, row in chosen.items():
         few = taken.record.bytes_per_vector <= FEW_BYTES
@@ -236,7 +234,6 @@ def _parts(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]
 
 
 def _interval(board: Leaderboard, row: Row) -> str:
-    """The test score with its interval, and what that is over."""
     cell = row.test
     if cell.value is None:
         return "no test score"
@@ -261,8 +258,7 @@ def _kept_mrr10(board: Leaderboard, row: Row, serving: ServingCosts) -> float | 
 
 def latency_of(row: Row) -> float | None:
     """Mean over the seeds that have a measured latency, in ms; None where none has."""
-    latencies = [seed.record.latency_ms for seed in row.seeds if seed.record.latency_ms is not None]
-    return math.fsum(latencies) / len(latencies) if latencies else None
+    return mean_cell(seed.record.latency_ms for seed in row.seeds).value
 
 
 def is_front(records: Iterable[object]) -> bool:
@@ -286,7 +282,6 @@ def _largest_corpus(board: Leaderboard) -> Sequence[Row]:
 
 
 def _is_trained(row: Row) -> bool:
-    """Whether the row is a student that was trained, not fitted."""
     return row.record.role == "student" and row.record.method not in FITTED
 
 

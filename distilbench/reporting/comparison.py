@@ -7,6 +7,7 @@ of records keeps them; rows are named by their anchors.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,19 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distilbench.errors import InputError
 from distilbench.evaluation import bootstrap
-from distilbench.evaluation.bootstrap import (
-    RESAMPLES,
-    TAILS,
-    Averages,
-    Difference,
-    Items,
-    paired_bootstrap,
-)
+from distilbench.evaluation.bootstrap import RESAMPLES, TAILS, Difference, Items, paired_bootstrap
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
-from distilbench.reporting.board import DEV, TEST, Leaderboard, Row, SeedScores, competes, told
-from distilbench.selection import Part, Selection
+from distilbench.reporting.board import Leaderboard, Row, SeedScores, competes, told
+from distilbench.reporting.columns import DEV, TEST
+from distilbench.selection import Selection
 
 TOLERANCE = 1e-3
 """How far (x 100) what kept predictions give may be from the record: values are kept in float32, with seven digits."""
@@ -108,15 +103,10 @@ class Comparison(ReportPart):
 
     def is_of(self, board: Leaderboard) -> bool:
         """Return whether the comparison is of the rows and seeds of `board`."""
-        return self.seeds == seed_anchors(board)
+        return self.seeds == board.anchors
 
 
 NOT_COMPARED = Comparison()
-
-
-def seed_anchors(board: Leaderboard) -> list[str]:
-    """List the anchors of all seeds of all rows."""
-    return sorted(seed.anchor for row in board.rows for seed in row.seeds)
 
 
 def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
@@ -128,12 +118,12 @@ def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
     """
     kept = _all_kept(board, folders)
     ties, without = _ties(board, kept)
-    return Comparison(seeds=seed_anchors(board), ties=ties, without=without, dev=list(_dev_groups(board, kept)))
+    return Comparison(seeds=board.anchors, ties=ties, without=without, dev=list(_dev_groups(board, kept)))
 
 
 def dev_comparison(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
     """Compare the rows' dev scores alone."""
-    return Comparison(seeds=seed_anchors(board), dev=list(_dev_groups(board, _all_kept(board, folders))))
+    return Comparison(seeds=board.anchors, dev=list(_dev_groups(board, _all_kept(board, folders))))
 
 
 def tie_notices(comparison: Comparison) -> tuple[str, ...]:
@@ -168,12 +158,10 @@ def _kept_of_seed(board: Leaderboard, seed: SeedScores, folders: Iterable[Path])
     """The first kept predictions that give the record's own dev and test scores."""
     scores: dict[Split, float | None] = {"test": seed.score(TEST), "dev": seed.score(DEV)}
     for folder in folders:
-        try:
+        with contextlib.suppress(InputError):
             predictions = Predictions.load(predictions_path(folder, seed.record.record_id))
-        except InputError:
-            continue
-        if all(_gives(items_of(predictions, board.selection, split), score) for split, score in scores.items()):
-            return predictions
+            if all(_gives(items_of(predictions, board.selection, split), score) for split, score in scores.items()):
+                return predictions
     return None
 
 
@@ -188,33 +176,27 @@ def _gives(items: Mapping[str, Items], score: float | None) -> bool:
 
 
 def items_of(predictions: Predictions, selection: Selection, split: Split) -> dict[str, Items]:
-    """What is kept of every set of the selection, with its weight; {} where a part has nothing."""
+    """What is kept of every set of the selection, with its weight; {} where a part has nothing.
+
+    Of STS on dev those that a mix has measured ("sts/SET"), else the groups that select.
+    """
     kept: Mapping[str, Items] = getattr(predictions, split)
     found: dict[str, Items] = {}
     for part in selection.parts:
-        names = _names_of(kept, part, split)
+        names = [name for name in kept if name.startswith(f"{part.kind}/")]
+        if part.kind == "retrieval":
+            names = [name for name in names if name.endswith(f"/{part.metric}")]
+        elif part.kind == "sts" and split == "dev":
+            groups = selection_groups(name.split("/")[1] for name in names)
+            names = [name for name in names if name.count("/") == 1] or [f"sts/{g}/spearman" for g in groups]
         if not names:
             return {}
         found |= {name: kept[name]._replace(weight=part.weight / len(names)) for name in names}
     return found
 
 
-def _names_of(kept: Iterable[str], part: Part, split: Split) -> list[str]:
-    """The sets of a part; of STS on dev those that a mix has measured ("sts/SET"), else the groups that select."""
-    names = [name for name in kept if name.startswith(f"{part.kind}/")]
-    if part.kind == "retrieval":
-        return [name for name in names if name.endswith(f"/{part.metric}")]
-    if part.kind != "sts" or split == "test":
-        return names
-    groups = selection_groups(name.split("/")[1] for name in names)
-    return [name for name in names if name.count("/") == 1] or [f"sts/{group}/spearman" for group in groups]
-
-
 def _same_items(one: Mapping[str, Items], other: Mapping[str, Items]) -> bool:
-    """Whether both are of the same sets and pairs."""
-    if one.keys() != other.keys():
-        return False
-    return all(
+    return one.keys() == other.keys() and all(
         len(a.value_P) == len(b.value_P)
         and (a.gold_P is None or (b.gold_P is not None and np.array_equal(a.gold_P, b.gold_P)))
         for a, b in ((items, other[name]) for name, items in one.items())
@@ -245,36 +227,23 @@ def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str]]:
     without = []
     for rows in compared.values():
         same, *_ = _by_items(board, rows, kept, "test") or [[]]
-        ties |= _ties_of(same)
+        groups = bootstrap.grouped(paired_bootstrap([seeds for _, seeds in same])) if same else []
+        leaders = [tie.leader for tie in groups]
+        for (row, _), tie in zip(same, groups, strict=True):
+            leader, others = same[tie.leader][0], leaders.count(tie.leader) - 1
+            named = {"leader": leader.anchor, "leader_name": told(leader), "others": others}
+            ties[row.anchor] = Tie(group=tie.group, difference=tie.difference, **named)
         without += [told(row) for row in rows if row.anchor not in ties]
     return ties, without
 
 
-def _ties_of(rows: Sequence[tuple[Row, SeedItems]]) -> dict[str, Tie]:
-    groups = bootstrap.grouped(paired_bootstrap([seeds for _, seeds in rows])) if rows else []
-    leaders = [tie.leader for tie in groups]
-    return {
-        row.anchor: Tie(
-            group=tie.group,
-            leader=(leader := rows[tie.leader][0]).anchor,
-            leader_name=told(leader),
-            others=leaders.count(tie.leader) - 1,
-            difference=tie.difference,
-        )
-        for (row, _), tie in zip(rows, groups, strict=True)
-    }
-
-
 def _dev_groups(board: Leaderboard, kept: Kept) -> Iterator[DevGroup]:
+    """Two rows are alike if their difference has an interval that holds 0: 0.1 s for 100 rows, 2.6 s for 500."""
     for group in _by_items(board, board.rows, kept, "dev"):
         if len(group) > 1:
-            averages = paired_bootstrap([seeds for _, seeds in group])
-            yield DevGroup(rows=[row.anchor for row, _ in group], alike=list(_alike(averages)))
-
-
-def _alike(averages: Averages) -> Iterator[tuple[int, int]]:
-    """The positions of each two rows whose difference has an interval that holds 0: 0.1 s for 100 rows, 2.6 s for 500."""
-    dev_BR = averages.resampled_BR
-    for i in range(dev_BR.shape[1] - 1):
-        low_R, high_R = np.percentile(dev_BR[:, i + 1 :] - dev_BR[:, [i]], TAILS, axis=0)
-        yield from ((i, i + 1 + int(j)) for j in np.flatnonzero((low_R <= 0) & (high_R >= 0)))
+            dev_BR = paired_bootstrap([seeds for _, seeds in group]).resampled_BR
+            alike: list[tuple[int, int]] = []
+            for i in range(len(group) - 1):
+                low_R, high_R = np.percentile(dev_BR[:, i + 1 :] - dev_BR[:, [i]], TAILS, axis=0)
+                alike += [(i, i + 1 + int(j)) for j in np.flatnonzero((low_R <= 0) & (high_R >= 0))]
+            yield DevGroup(rows=[row.anchor for row, _ in group], alike=alike)

@@ -31,22 +31,10 @@ class Palette(NamedTuple):
     hues: tuple[str, str, str, str, str, str]
 
 
-LIGHT = Palette(
-    ink="#1d2126",
-    muted="#5b626c",
-    faint="#a9adb3",
-    grid="#e7e5df",
-    surface="#ffffff",
-    hues=("#0060a8", "#c84b00", "#008f68", "#b5538c", "#d99400", "#4da9e0"),
-)
-DARK = Palette(
-    ink="#e9e7e2",
-    muted="#a7adb6",
-    faint="#656c75",
-    grid="#2d3239",
-    surface="#1b1f24",
-    hues=("#5b9df0", "#f07b3c", "#2fbf92", "#d97fb8", "#f0cb5a", "#a9ddf7"),
-)
+_LIGHT_HUES = ("#0060a8", "#c84b00", "#008f68", "#b5538c", "#d99400", "#4da9e0")
+_DARK_HUES = ("#5b9df0", "#f07b3c", "#2fbf92", "#d97fb8", "#f0cb5a", "#a9ddf7")
+LIGHT = Palette("#1d2126", "#5b626c", "#a9adb3", "#e7e5df", "#ffffff", _LIGHT_HUES)
+DARK = Palette("#e9e7e2", "#a7adb6", "#656c75", "#2d3239", "#1b1f24", _DARK_HUES)
 DARK_OF = {**dict(zip(LIGHT[:5], DARK[:5], strict=True)), **dict(zip(LIGHT.hues, DARK.hues, strict=True))}
 """By each light colour the dark one: figures are drawn in light colours, and a page's script replaces them."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
@@ -103,22 +91,14 @@ def kind_colour(place: int) -> str:
 
 
 def plot_of(name: str, title: str, caption: str, figure: go.Figure, *, wide: bool = False) -> Plot:
-    """The figure as a page has it."""
-    return Plot(name, title, caption, Markup(script_json(_rounded(json.loads(figure.to_json())))), wide)
+    """The figure as a page has it, every float to eight significant digits, half of what it has: no screen shows more."""
+    rounded = json.loads(figure.to_json(), parse_float=lambda number: float(f"{float(number):.8g}"))
+    return Plot(name, title, caption, Markup(script_json(rounded)), wide)
 
 
 def script_json(value: Any) -> str:
     """JSON with < and > as escapes, so no text can close the script element that it is in."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _rounded(value: Any) -> Any:
-    """The figure with every float to eight significant digits, half of what it has: no screen shows more."""
-    if isinstance(value, float):
-        return float(f"{value:.8g}")
-    if isinstance(value, dict):
-        return {key: _rounded(part) for key, part in value.items()}
-    return [_rounded(part) for part in value] if isinstance(value, list) else value
 
 
 def plain(text: str, longest: int = 60) -> str:
@@ -129,14 +109,9 @@ def plain(text: str, longest: int = 60) -> str:
 
 def frame(figure: go.Figure, x_title: str | None = None, y_title: str | None = None) -> None:
     """Give a figure a see-through ground, colours, its legend above; None keeps the axes' own titles."""
-    axis = {
-        "gridcolor": LIGHT.grid,
-        "linecolor": LIGHT.grid,
-        "zeroline": False,
-        "tickfont": {"color": LIGHT.muted},
-        "automargin": True,
-    }
-    see_through = "rgba(0,0,0,0)"
+    axis = {"gridcolor": LIGHT.grid, "linecolor": LIGHT.grid, "zeroline": False, "automargin": True}
+    axis["tickfont"] = {"color": LIGHT.muted}
+    see_through, label_font = "rgba(0,0,0,0)", {"family": _FONT, "color": LIGHT.ink}
     figure.update_layout(
         template=None,
         title=None,
@@ -145,12 +120,7 @@ def frame(figure: go.Figure, x_title: str | None = None, y_title: str | None = N
         font={"family": _FONT, "size": 13, "color": LIGHT.ink},
         margin={"l": 12, "r": 12, "t": 8, "b": 8},
         hovermode="closest",
-        hoverlabel={
-            "bgcolor": LIGHT.surface,
-            "bordercolor": LIGHT.grid,
-            "font": {"family": _FONT, "color": LIGHT.ink},
-            "align": "left",
-        },
+        hoverlabel={"bgcolor": LIGHT.surface, "bordercolor": LIGHT.grid, "font": label_font, "align": "left"},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "bgcolor": see_through},
     )
     small = {"size": 12, "color": LIGHT.muted}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from distilbench.codes import CompetitionKey, code_of
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
-from distilbench.reporting.board import DEV, Leaderboard, Row, competes, leaderboard, told
+from distilbench.reporting.board import Leaderboard, Row, competes, leaderboard, told
 from distilbench.reporting.choice import answer, is_front, on_front
+from distilbench.reporting.columns import DEV
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, dev_comparison
 from distilbench.reporting.frame import BoardColumn, board_columns, board_frame, filled
 from distilbench.reporting.lines import encoder_lines
@@ -75,9 +76,8 @@ def csv_text(frame: pd.DataFrame) -> str:
     A text that a spreadsheet would take for a formula is preceded by an apostrophe.
     """
     texts = frame.copy()
-    for name in texts.columns:
-        if texts[name].dtype == object or str(texts[name].dtype) == "str":
-            texts[name] = [_csv_cell(value) for value in texts[name]]
+    for name in frame.select_dtypes(["object", "str"]):
+        texts[name] = frame[name].map(_csv_cell)
     return texts.to_csv(index=False, lineterminator="\r\n")
 
 
@@ -85,9 +85,8 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, list):
         texts = ["" if one is None else str(one) for one in value]
         value = ";".join(texts) if any(texts) else ""
-    if not isinstance(value, str):
-        return value
-    return "'" + value if value.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(value) else value
+    formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if formula else value
 
 
 class Report:
@@ -108,15 +107,14 @@ class Report:
 
     def markdown(self) -> str:
         """A GitHub table; the other forms and baselines stand below a line of their own."""
-        titles = ["Encoder", *(column.title for column in self.columns)]
+        ways = ["---", *("---" if column.kind == "text" else "---:" for column in self.columns)]
         lines = ["## Leaderboard", ""]
         lines += [text for paragraph in self.lead for text in (str(escaped(paragraph)), "")]
-        lines.append(_piped(map(escaped, titles)))
-        lines.append(_piped("---" if c is None or c.kind == "text" else "---:" for c in (None, *self.columns)))
-        lines += [_piped(map(escaped, _cells(row, self.columns))) for row in self.heads]
+        lines += [_piped(["Encoder", *(column.title for column in self.columns)]), f"| {' | '.join(ways)} |"]
+        lines += [_piped(_cells(row, self.columns)) for row in self.heads]
         if self.rest:
-            lines.append(_piped(["**Other codes and baselines**", *[""] * len(self.columns)]))
-        lines += [_piped(map(escaped, _cells(row, self.columns))) for row in self.rest]
+            lines.append(f"| **Other codes and baselines** |{'  |' * len(self.columns)}")
+        lines += [_piped(_cells(row, self.columns)) for row in self.rest]
         lines += [text for note in self.notes for text in ("", str(escaped(note)))]
         return "\n".join(lines) + "\n"
 
@@ -159,8 +157,7 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
     import pandas as pd
 
     students = best_students(board)
-    teachers = [row for row in board.rows if not competes(row.record)]
-    rows = [*teachers, *(on_front(students) if front else students)]
+    rows = [row for row in board.rows if not competes(row.record)] + (on_front(students) if front else students)
     if not rows:
         return ["No student was scored."]
     columns = filled((column for column in board_columns(board) if "terminal" in column.on), rows)
@@ -173,11 +170,10 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
 def best_students(board: Leaderboard) -> list[Row]:
     """Of each method's students at each number of bytes the best on dev, in the code that they are trained for."""
     best: dict[tuple[CompetitionKey, str, str], Row] = {}
-    for row in board.rows:
+    for row in sorted(reversed(board.rows), key=_rank):
         record = row.record
         if record.role == "student" and record.quantisation == code_of(record.hyperparameters):
-            key = record.group, record.method, record.configuration if record.trial is None else ""
-            best[key] = max((best.get(key, row), row), key=_rank)
+            best[record.group, record.method, record.configuration if record.trial is None else ""] = row
     return [best[key] for key in sorted(best)]
 
 
@@ -215,5 +211,5 @@ def latex_text(text: str) -> str:
     return one_line(text).translate(_LATEX)
 
 
-def _piped(cells: Iterable[object]) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
+def _piped(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(escaped, cells))} |"

@@ -44,12 +44,13 @@ def millions(count: int) -> str:
 
 def binary(size: float) -> str:
     """Bytes as a person reads them, in powers of 1,000."""
-    amount = float(size)
-    for unit in ("B", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:.3g} {unit}" if unit != "B" else f"{size:.0f} B"
-        amount /= 1000
-    return f"{amount:,.3g} GB"
+    if size < 1000:
+        return f"{size:.0f} B"
+    for unit in ("kB", "MB"):
+        size /= 1000
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+    return f"{size / 1000:,.3g} GB"
 
 
 def value(setting: Any) -> str:
@@ -72,15 +73,5 @@ def index_setting(cost: IndexCost) -> str:
     return ", ".join(filter(None, (lists, cost.setting, "GPU" if cost.device == "cuda" else "")))
 
 
-FILTERS = {
-    "short": short,
-    "signed": signed,
-    "fixed": fixed,
-    "unbroken": unbroken,
-    "key": key,
-    "millions": millions,
-    "binary": binary,
-    "value": value,
-    "shown": finite,
-    "code_of": code_of,
-}
+_filters = (short, signed, fixed, unbroken, key, millions, binary, value, code_of)
+FILTERS = {"shown": finite, **{function.__name__: function for function in _filters}}

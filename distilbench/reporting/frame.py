@@ -62,8 +62,7 @@ class BoardColumn:
 
     def value(self, row: Row) -> Any:
         """What files and Python have, unrounded; None where there is none."""
-        value = self.read(row)
-        return value.value if isinstance(value, Cell) else value
+        return self.cell(row).value
 
     def text(self, row: Row, missing: str = NONE) -> str:
         """What people read."""
@@ -109,11 +108,10 @@ def board_frame(board: Leaderboard, compared: Comparison = NOT_COMPARED) -> pd.D
 
     series: dict[str, pd.Series[Any]] = {}
     for column in board_columns(board, compared):
-        cells = [column.read(row) for row in board.rows]
-        values = [cell.value if isinstance(cell, Cell) else cell for cell in cells]
-        series[column.name] = pd.Series(values, dtype=DTYPES[column.kind])
+        cells = [column.cell(row) for row in board.rows]
+        series[column.name] = pd.Series([cell.value for cell in cells], dtype=DTYPES[column.kind])
         for name in ("interval", "low", "high"):
-            ends = [getattr(cell, name) if isinstance(cell, Cell) else None for cell in cells]
+            ends = [getattr(cell, name) for cell in cells]
             if column.name == "test" or any(end is not None for end in ends):
                 series[f"{column.name}_{name}"] = pd.Series(ends, dtype="float64")
     return pd.DataFrame(series)
@@ -131,26 +129,22 @@ def filled(columns: Iterable[BoardColumn], rows: Sequence[Row]) -> list[BoardCol
 
 
 _count = "{:,}".format
-_one = "{:.1f}".format
-
-
-def _of(name: str) -> Callable[[Row], Any]:
-    return lambda row: getattr(row.record, name)
+_at: Callable[[str], Callable[[Row], Any]] = attrgetter
 
 
 def _about(board: Leaderboard) -> list[BoardColumn]:
     coded, size = "About" if board.quantised else "", "Size and speed"
+    dim, code = "Dimension of the vectors", "What the vectors are stored as"
+    parameters, stored = "Parameters of the encoder", "Bytes per vector"
     return [
-        BoardColumn("id", "Id", lambda row: row.anchor, "text"),
-        BoardColumn("name", "Encoder", lambda row: row.name, "text"),
-        BoardColumn("role", "Role", _of("role"), "text", on=REPORT),
-        BoardColumn("method", "Method", _of("method"), "text", group="About", on=REPORT),
-        BoardColumn("dim", "Dim", _of("dim"), "integer", _count, "Dimension of the vectors", "About", REPORT),
-        BoardColumn("code", "Code", _of("quantisation"), "text", str, "What the vectors are stored as", coded, REPORT),
-        BoardColumn("bytes", "Bytes", _of("bytes_per_vector"), "integer", _count, "Bytes per vector", size, EVERYWHERE),
-        BoardColumn(
-            "parameters", "Params", _of("parameters"), "integer", _count, "Parameters of the encoder", size, LEADS
-        ),
+        BoardColumn("id", "Id", _at("anchor"), "text"),
+        BoardColumn("name", "Encoder", _at("name"), "text"),
+        BoardColumn("role", "Role", _at("record.role"), "text", on=REPORT),
+        BoardColumn("method", "Method", _at("record.method"), "text", group="About", on=REPORT),
+        BoardColumn("dim", "Dim", _at("record.dim"), "integer", _count, dim, "About", REPORT),
+        BoardColumn("code", "Code", _at("record.quantisation"), "text", str, code, coded, REPORT),
+        BoardColumn("bytes", "Bytes", _at("record.bytes_per_vector"), "integer", _count, stored, size, EVERYWHERE),
+        BoardColumn("parameters", "Params", _at("record.parameters"), "integer", _count, parameters, size, LEADS),
         BoardColumn("seeds", "Seeds", lambda row: len(row.seeds), "integer", _count, on=REPORT),
     ]
 
@@ -160,8 +154,8 @@ def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
     told = f"{test.help}, with its 95 % interval"
     yield replace(test, name="test", help=told, group="Quality", on=EVERYWHERE, shares=False)
     shares = "Quality" if any(row.test.retention is not None for row in board.rows) else ""
-    kept = BoardColumn("kept_percent", "Kept,\u00a0%", _kept, "number", _one)
-    yield replace(kept, help="Of the teacher's own test score", group=shares, on=EVERYWHERE)
+    share = "Of the teacher's own test score"
+    yield BoardColumn("kept_percent", "Kept,\u00a0%", _kept, "number", "{:.1f}".format, share, shares, EVERYWHERE)
     for metric in TASKS["retrieval"][1]:
         sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
         names = ", ".join(c.group.split(",")[1].strip() for c in sets)
@@ -188,31 +182,27 @@ def _cost(costs: ServingCosts) -> list[BoardColumn]:
 
 def _standing(compared: Comparison) -> list[BoardColumn]:
     def tie(name: str) -> Callable[[Row], Any]:
-        return lambda row: (place := compared.ties.get(row.anchor)) and getattr(place.difference, name)
-
-    ties = (
-        "Rows of as many bytes per vector with the same letter cannot be told from the group's first row (a: the highest "
-        "test average): the 95 % interval of their difference holds 0. Below the letter: that difference and its interval"
-    )
+        value = attrgetter(name)
+        return lambda row: (place := compared.ties.get(row.anchor)) and value(place)
 
     def kept(row: Row) -> float | None:
         own = code_overlap(row)
         return None if own is None else own.overlap10_with_flat
 
+    ties = (
+        "Rows of as many bytes per vector with the same letter cannot be told from the group's first row (a: the highest "
+        "test average): the 95 % interval of their difference holds 0. Below the letter: that difference and its interval"
+    )
     marks, about = "Pareto front, best of its size, chosen and confirmed", "About" if compared.ties else ""
     return [
         BoardColumn("standing", "Standing", _marks, "text", str, marks, "About"),
-        BoardColumn("front", "Front", lambda row: row.pareto, "flag"),
-        BoardColumn("best_in_bytes", "Best in its bytes", lambda row: row.best_in_bytes, "flag"),
-        BoardColumn("chosen_on_dev", "Chosen on dev", lambda row: row.chosen, "flag"),
-        BoardColumn(
-            "tie_group",
-            "Tie group",
-            lambda row: (place := compared.ties.get(row.anchor)) and place.group,
-            *("text", str, ties, about, REPORT),
-        ),
-        *(BoardColumn(f"tie_{end}", end.capitalize(), tie(end)) for end in ("low", "high")),
-        BoardColumn("tie_difference", "Difference", tie("value")),
+        BoardColumn("front", "Front", _at("pareto"), "flag"),
+        BoardColumn("best_in_bytes", "Best in its bytes", _at("best_in_bytes"), "flag"),
+        BoardColumn("chosen_on_dev", "Chosen on dev", _at("chosen"), "flag"),
+        BoardColumn("tie_group", "Tie group", tie("group"), "text", str, ties, about, REPORT),
+        BoardColumn("tie_low", "Low", tie("difference.low")),
+        BoardColumn("tie_high", "High", tie("difference.high")),
+        BoardColumn("tie_difference", "Difference", tie("difference.value")),
         BoardColumn("kept_neighbours_percent", "Neighbours kept, %", kept),
         BoardColumn("neighbours_lost", "Neighbours lost", below_overlap, "text"),
     ]
@@ -222,7 +212,7 @@ def _origin() -> Iterator[BoardColumn]:
     kinds: dict[str, Kind] = dict.fromkeys(("label", "configuration", "teacher", "start", "corpus"), "text")
     kinds |= {"corpus_fingerprint": "text", "demonstration": "flag", "run": "text", "trial": "integer"}
     for name, kind in kinds.items():
-        yield BoardColumn(name, name.capitalize(), _of(name), kind)
+        yield BoardColumn(name, name.capitalize(), _at(f"record.{name}"), kind)
     for path in ("seed", "record_id", "model", "provenance.commit", "provenance.created_at"):
         name = path.removeprefix("provenance.")
         yield BoardColumn(name, name.capitalize(), _of_seeds(path), "list")
@@ -230,12 +220,11 @@ def _origin() -> Iterator[BoardColumn]:
 
 
 def _of_seeds(path: str) -> Callable[[Row], Any]:
-    value = attrgetter(path)
-    return lambda row: [value(seed.record) for seed in row.seeds]
+    value = attrgetter(f"record.{path}")
+    return lambda row: [value(seed) for seed in row.seeds]
 
 
 def _score(board: Leaderboard, column: Column) -> BoardColumn:
-    """A score column of the board."""
     keys = [c.key for c in board.columns]
     name = re.sub(r"\W+", "_", column.key.replace("@", ""))
     classified = [key for key in keys if key.startswith("classification")][:1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from distilbench.codes import FAISS_PEER, code_of
@@ -38,15 +38,14 @@ def encoder_lines(
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in board.rows:
         groups.setdefault(_encoder(row), []).append(row)
-    corpora = {corpus: place for place, corpus in enumerate(board.corpora)}
-    lines = []
+    lines, corpora = [], board.corpora
     for rows in groups.values():
-        head = _head(board, rows, recommended, compared)
+        head = _head(rows, recommended, compared)
         codes = sorted((row for row in rows if row is not head), key=lambda row: -row.record.bytes_per_vector)
         lines.append(EncoderLine(head, tuple(codes), _kind(rows, recommended)))
     if not any(line.kind == "encoder" for line in lines):
         lines = [line._replace(kind="encoder") if line.kind == "other" else line for line in lines]
-    return tuple(sorted(lines, key=lambda line: _order(board, line, corpora)))
+    return tuple(sorted(lines, key=lambda line: _order(line, corpora)))
 
 
 def _encoder(row: Row) -> tuple[str, ...]:
@@ -64,26 +63,24 @@ def _kind(rows: Sequence[Row], recommended: Sequence[str]) -> str:
     r = rows[0].record
     if r.role == "teacher" or (r.role, r.method) == ("baseline", "pca"):
         return "reference"
-    shown = r.role != "baseline" or any(row.anchor in recommended for row in rows)
-    return "encoder" if shown else "other"
+    return "encoder" if r.role != "baseline" or any(row.anchor in recommended for row in rows) else "other"
 
 
-def _head(board: Leaderboard, rows: Sequence[Row], recommended: Sequence[str], compared: Comparison) -> Row:
-    plain = next((row for row in rows if row.record.quantisation == "float32"), rows[0])
+def _head(rows: Sequence[Row], recommended: Sequence[str], compared: Comparison) -> Row:
+    by_code = {row.record.quantisation: row for row in reversed(rows)}
+    plain, own = by_code.get("float32", rows[0]), code_of(rows[0].record.hyperparameters)
     if rows[0].record.role == "teacher":
         return plain
     for anchor in recommended:
         if found := next((row for row in rows if row.anchor == anchor), None):
             return found
-    own = code_of(rows[0].record.hyperparameters)
-    if own != "float32" and (found := next((row for row in rows if row.record.quantisation == own), None)):
-        return found
+    if own != "float32" and own in by_code:
+        return by_code[own]
     return best_of(candidates(rows), compared) or plain
 
 
-def _order(board: Leaderboard, line: EncoderLine, corpora: Mapping[str, int]) -> tuple[object, ...]:
-    r = line.row.record
-    dev, test = line.row.dev.value, line.row.test.value
+def _order(line: EncoderLine, corpora: Sequence[str]) -> tuple[object, ...]:
+    r, dev, test = line.row.record, line.row.dev.value, line.row.test.value
     kinds = ("reference", "encoder", "other")
     merit = (dev is None, -(dev or 0.0), test is None, -(test or 0.0), line.row.name)
-    return kinds.index(line.kind), r.role != "teacher", corpora[r.compared_on], *merit
+    return kinds.index(line.kind), r.role != "teacher", corpora.index(r.compared_on), *merit

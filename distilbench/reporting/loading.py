@@ -67,15 +67,11 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
             'queries = model.encode_query(["How do I reset my password?"])',
             'vectors = model.encode_document(["One document.", "Another one."])',
         ]
-    lines = [
-        *(["import numpy as np", "import torch"] if record.start == ON_VECTORS else []),
-        "from sentence_transformers import SentenceTransformer",
-        f"model = SentenceTransformer({literal(model)}{width})",
-        *embed,
-    ]
+    lines = ["import numpy as np", "import torch"] if record.start == ON_VECTORS else []
+    lines.append("from sentence_transformers import SentenceTransformer")
+    lines += [f"model = SentenceTransformer({literal(model)}{width})", *embed]
     if record.quantisation != "float32":
-        lines.insert(0, "from pathlib import Path")
-        lines.insert(1, "from distilbench.evaluation.faiss_codes import Code")
+        lines = ["from pathlib import Path", "from distilbench.evaluation.faiss_codes import Code", *lines]
         lines.append(f'codes = Code.load("{record.quantisation}", Path({literal(quantiser)})).encode(vectors)')
     return "\n".join(lines)
 
@@ -87,12 +83,8 @@ def plain_codes(record: ScoreRecord) -> str:
     """
     if record.quantisation == "float32":
         return ""
-    return "\n".join(
-        [
-            "import faiss",
-            "import numpy as np",
-            f'code = faiss.read_index("quantisation-{record.quantisation}.faiss")',
-            "unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)",
-            "codes = code.sa_encode(unit)",
-        ]
-    )
+    return f"""import faiss
+import numpy as np
+code = faiss.read_index("quantisation-{record.quantisation}.faiss")
+unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+codes = code.sa_encode(unit)"""

@@ -6,11 +6,12 @@ import functools
 import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 _ACTIVE = re.compile(r"([\\`*_\[\]|~#$])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _MENTION = re.compile(r"(?<!\w)@")
@@ -53,14 +54,19 @@ def render_markdown(template: str, **values: object) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,  # leaves Markup alone, which is what `finalize` gives
-        finalize=escaped,
+    # Autoescape leaves Markup alone, which is what `finalize` gives.
+    environment = template_environment(finalize=escaped, keep_trailing_newline=True)
+    environment.filters["fenced"] = fenced
+    return environment
+
+
+def template_environment(**options: Any) -> jinja2.Environment:
+    """Our templates; nothing that is not Markup gets into them as it is, and no name may be unknown."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
+        **options,
     )
-    environment.filters["fenced"] = fenced
-    return environment

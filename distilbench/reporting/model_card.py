@@ -91,7 +91,6 @@ def model_card(
         training=_training_text(record),
         hyperparameters={str(name): value(setting) for name, setting in record.hyperparameters.items()},
         reproduce=reproduce_command(training) if training else "",
-        provenance=_provenance(record),
         limitations=list(_limitations(row, record)),
     )
 
@@ -103,8 +102,8 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
     """
     board, trainings, owners = leaderboard(records), Trainings(records), record_owners(runs)
     students: dict[Path, list[tuple[Row, SeedScores]]] = {}
-    for row in (row for row in board.rows if row.record.role == "student"):
-        for seed in row.seeds:
+    for row in board.rows:
+        for seed in row.seeds if row.record.role == "student" else ():
             folder = model_folder(seed.record, owners)
             if folder is not None and folder.is_dir():
                 students.setdefault(folder, []).append((row, seed))
@@ -160,22 +159,22 @@ def _metadata(record: ScoreRecord, name: str, base_model: str) -> str:
     """The card's YAML: Hugging Face's fields, every score as a fraction of 1 as sentence-transformers' evaluators give it."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    results = [
-        EvalResult(
-            task_type=task,
-            task_name=task_name,
-            dataset_config=config,
-            dataset_type=one_line(s.set),
-            dataset_name=one_line(s.set),
-            dataset_split=s.split,
-            metric_type=f"{s.metric}_cosine" if s.task == "sts" else s.metric,
-            metric_name=TITLES.get(s.metric, s.metric),
-            metric_value=round(s.value / 100, 6),
-        )
-        for s in record.scores
-        if s.variant == "all" and s.task in _HUB_TASKS
-        for task, task_name, config in [_HUB_TASKS[s.task]]
-    ]
+    results = []
+    for s in record.scores:
+        if s.variant == "all" and s.task in _HUB_TASKS:
+            task, task_name, config = _HUB_TASKS[s.task]
+            result = EvalResult(
+                task_type=task,
+                task_name=task_name,
+                dataset_config=config,
+                dataset_type=one_line(s.set),
+                dataset_name=one_line(s.set),
+                dataset_split=s.split,
+                metric_type=f"{s.metric}_cosine" if s.task == "sts" else s.metric,
+                metric_name=TITLES[s.metric],
+                metric_value=round(s.value / 100, 6),
+            )
+            results.append(result)
     method = re.sub(r"[^a-z0-9]+", "-", record.method.lower()).strip("-")[:40]
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "distilbench", method]
     tags += [record.quantisation] if record.quantisation != "float32" else []
@@ -198,11 +197,10 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
         teacher, student = str(prepared["teacher"]["name"]), str(prepared["student"])
     except (OSError, ValueError, LookupError, TypeError):
         return ""
-    if record.start == ON_VECTORS:
-        return ""
     name = teacher if record.start == FROZEN else StudentSpec.parse(student).encoder or teacher
     name = HUB_IDS.get(name, name)
-    return name if _HUB_ID.fullmatch(name) and ".." not in name else ""
+    known = record.start != ON_VECTORS and _HUB_ID.fullmatch(name) and ".." not in name
+    return name if known else ""
 
 
 def _scores(board: Leaderboard, row: Row, seed: SeedScores) -> tuple[list[str], dict[str, list[str]]]:
@@ -275,19 +273,6 @@ def _training_text(record: ScoreRecord) -> str:
         return f"As it came; scored as {how}."
     made = "Fitted to" if record.method in FITTED else "Trained on"
     return f"{made} {record.corpus} with seed {record.seed}, as {how}."
-
-
-def _provenance(record: ScoreRecord) -> dict[str, str]:
-    p = record.provenance
-    return {
-        "Corpus fingerprint": record.corpus_fingerprint,
-        "Record": record.record_id,
-        "Seed": str(record.seed),
-        "Commit of DistilBench": p.commit or "not known",
-        "Scored at": p.created_at,
-        "Device": f"{p.device}, {p.cpus} CPUs",
-        "Versions": ", ".join(f"{name} {version}" for name, version in p.versions.items()),
-    }
 
 
 def _limitations(row: Row, record: ScoreRecord) -> Iterator[str]:

@@ -16,33 +16,32 @@ from distilbench.records import AS_IT_CAME, FROZEN, ON_VECTORS, ScoreRecord
 def row_names(records: Sequence[ScoreRecord]) -> list[str]:
     """What each record's row is called."""
     starts, ends = _start_labels(records), source_ends(r.source for r in records)
-
-    def place(r: ScoreRecord) -> tuple[object, ...]:
-        return r.run, name_by_source(r, ends), r.quantisation, r.teacher, r.corpus_fingerprint, starts.get(_start_of(r))
-
-    def named(r: ScoreRecord) -> str:
-        alike = shared[place(r)]
+    names = [(name_by_source(r, ends), starts.get(_start_of(r), "")) for r in records]
+    places = [
+        (r.run, name, r.quantisation, r.teacher, r.corpus_fingerprint) for r, name in zip(records, names, strict=True)
+    ]
+    shared: dict[tuple[object, ...], list[ScoreRecord]] = {}
+    for record, place in zip(records, places, strict=True):
+        shared.setdefault(place, []).append(record)
+    told = []
+    for r, name, place in zip(records, names, places, strict=True):
+        alike = shared[place]
         trial = f"trial {r.trial}" if r.trial is not None and len(alike) > 1 else ""
         weights = f"weights {r.weights[:8]}" if len({other.weights for other in alike}) > 1 else ""
-        return ", ".join(filter(None, (name_by_source(r, ends), starts.get(_start_of(r)), trial, weights)))
-
-    shared: dict[tuple[object, ...], list[ScoreRecord]] = {}
-    for record in records:
-        shared.setdefault(place(record), []).append(record)
-    return [named(r) for r in records]
+        told.append(", ".join(filter(None, (*name, trial, weights))))
+    return told
 
 
 def source_ends(sources: Iterable[str]) -> dict[str, str]:
     """Of each folder or hub id the shortest end that no other one has; one that is the end of another may be the same."""
     parts = {source: Path(source).parts for source in sorted(set(sources))}
-
-    def end(own: tuple[str, ...]) -> str:
+    ends = {}
+    for source, own in parts.items():
         others = [other for other in parts.values() if not _is_end(own, other) and not _is_end(other, own)]
-        lengths = range(1, len(own) + 1)
-        shortest = next((n for n in lengths if all(not _is_end(own[-n:], other) for other in others)), len(own))
-        return str(Path(*own[-shortest:]))
-
-    return {source: end(own) for source, own in parts.items() if own}
+        lengths = (n for n in range(1, len(own)) if not any(_is_end(own[-n:], other) for other in others))
+        if own:
+            ends[source] = str(Path(*own[-next(lengths, len(own)) :]))
+    return ends
 
 
 def name_by_source(record: ScoreRecord, ends: Mapping[str, str]) -> str:

@@ -9,10 +9,10 @@ import contextlib
 import gzip
 import itertools
 import json
-import shlex
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from distilbench.events import INTERRUPTED, Event
 from distilbench.progress.tally import finite
-from distilbench.records import AS_IT_CAME, ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
+from distilbench.records import ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
 from distilbench.reporting.board import CostRow, Leaderboard, Row, competes, index_rows, leaderboard, notices
 from distilbench.reporting.board_figures import board_plots
 from distilbench.reporting.choice import answer, answer_of_run, rows_of_run
@@ -33,15 +33,8 @@ from distilbench.reporting.formats import FILTERS, index_setting, set_name
 from distilbench.reporting.frame import LEADING_GROUPS, board_columns, page_columns
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
-from distilbench.reporting.run_facts import (
-    RUNS,
-    RunFacts,
-    Trainings,
-    listed_trials,
-    reproduce_command,
-    run_facts,
-    run_file,
-)
+from distilbench.reporting.markdown import TEMPLATES, template_environment
+from distilbench.reporting.run_facts import RUNS, RunFacts, Trainings, commands, listed_trials, run_facts, run_file
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.search_figures import search_plots
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
@@ -61,8 +54,7 @@ MAX_TRIALS = 300
 """Trials listed in a run's page; records.jsonl.xz has them all."""
 DIAGNOSTICS = {"effective_rank": "Effective rank", "variance": "Variance"}
 """Rung metrics that tell a collapsed student: columns of the trial table where a trial has them."""
-_TEMPLATES = Path(__file__).parent / "templates"
-BUNDLE = _TEMPLATES / "plotly-cartesian.min.js.gz"
+BUNDLE = TEMPLATES / "plotly-cartesian.min.js.gz"
 """A third of the whole Plotly: the charts that the figures use (PLOTLY.md beside it says where it comes from)."""
 EVERY_S = 20.0
 """Between two writes of a live page, and longer where writing takes long: not more than SHARE of the driver's time."""
@@ -156,9 +148,18 @@ def write_report(
     write_study(folder / RECORDS, records, [run.described for run in runs], report_record)
     if not live:
         write_exports(board, compared, folder)
-    index = render_page(records, board, title=title, notes=notes, compared=compared, runs=runs, live=live)
-    write_assets(folder)
-    _write_pages(records, board, folder, title, compared, runs)
+    report = Pages(records, board, title, notes, compared, runs, live)
+    pages = {f"{ENCODERS}/{row.anchor}.html": report.encoder(row) for row in board.rows}
+    pages |= {run.file: report.run(run) for run in runs}
+    index = report.index()
+    for name in (STYLE_FILE, SCRIPT_FILE):
+        write_changed(folder / name, (TEMPLATES / name).read_text("utf-8"))
+    write_changed(folder / PLOTLY_FILE, plotly_script())
+    for file, text in pages.items():
+        write_changed(folder / file, text)
+    for page in (*folder.glob(f"{ENCODERS}/r-*.html"), *folder.glob(f"{RUNS}/s-*.html")):
+        if page.relative_to(folder).as_posix() not in pages:  # of an earlier report that has others
+            page.unlink()
     write_changed(folder / "index.html", index)
     return folder / "index.html"
 
@@ -170,113 +171,126 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
     the predictions that the runs keep, and the title from the names of the sources.
     """
     study = read_study(sources)
-    report, folders = study.report, list(study.folders)
+    names = [source.resolve().name.removesuffix(".xz").removesuffix(".jsonl") for source in sources]
     return write_report(
         study.records,
         folder,
-        title=title or (report.title if report else ", ".join(_name(source) for source in sources)),
-        notes=report.notes if report else (),
-        folders=folders,
-        compared=report.comparison if report else None,
+        title=title or (study.report.title if study.report else ", ".join(names)),
+        notes=study.report.notes if study.report else (),
+        folders=study.folders,
+        compared=study.report.comparison if study.report else None,
         described=study.runs,
     )
 
 
-def _name(source: Path) -> str:
-    """A source's name in a title: without the endings of a file of records."""
-    name = source.resolve().name
-    return name.removesuffix(".xz").removesuffix(".jsonl")
+@dataclass(frozen=True)
+class Pages:
+    """The HTML of a report's pages. They name no other host and no other file than their neighbours in the folder."""
 
+    records: Sequence[TrialRecord | ScoreRecord]
+    board: Leaderboard
+    title: str
+    notes: Sequence[str] = ()
+    compared: Comparison = NOT_COMPARED
+    runs: Sequence[RunFacts] = ()
+    live: bool = False
 
-def _write_pages(
-    records: Sequence[TrialRecord | ScoreRecord],
-    board: Leaderboard,
-    folder: Path,
-    title: str,
-    compared: Comparison,
-    runs: Sequence[RunFacts],
-) -> None:
-    """The pages of rows and runs; those of an earlier report that has others are removed."""
-    trainings = Trainings(records)
-    by_run: dict[str, list[TrialRecord | ScoreRecord]] = {}
-    for record in records:
-        by_run.setdefault(record.run, []).append(record)
-    written = set()
-    for row in board.rows:
-        written.add(folder / encoder_file(row))
-        write_changed(folder / encoder_file(row), render_encoder(row, board, compared, trainings, title))
-    for run in runs:
-        written.add(folder / run.file)
-        write_changed(folder / run.file, render_run(run, by_run[run.run], board, title, compared=compared))
-    for pattern in (f"{ENCODERS}/r-*.html", f"{RUNS}/s-*.html"):
-        for page in folder.glob(pattern):
-            if page not in written:
-                page.unlink()
+    def index(self) -> str:
+        """The leaderboard."""
+        board, compared, rows = self.board, self.compared, self.board.rows
+        indexes, serving = index_rows(board), serving_costs(board)
+        chosen = answer(board, compared, serving)
+        taken = chosen.rows if chosen.chosen else ()
+        lines = encoder_lines(board, chosen.rows, compared)
+        columns = page_columns(board_columns(board, compared, serving))
+        groups = [(name, list(own)) for name, own in itertools.groupby(columns, lambda column: column.group)]
+        return render_html(
+            "index.html.j2",
+            "",
+            title=self.title,
+            notes=self.notes,
+            board=board,
+            answer=chosen,
+            taken=taken,
+            lines=lines,
+            others=sum(line.kind == "other" for line in lines),
+            corpus=next(iter(board.corpora), ""),
+            teachers=dict.fromkeys(row.name for row in rows if not competes(row.record)),
+            columns=columns,
+            groups=[(name, len(own)) for name, own in groups],
+            details=[name for name, _ in groups if name not in LEADING_GROUPS],
+            firsts={own[0].name for name, own in groups if name not in LEADING_GROUPS},
+            serving=serving,
+            compared=compared,
+            costs=[row for row in rows if row.record.cost],
+            notices=(*notices(board), *tie_notices(compared)),
+            lost={row.anchor: below_overlap(row) for row in rows},
+            kept={row.anchor: own.overlap10_with_flat for row in rows if (own := code_overlap(row))},
+            demonstrations=sum(row.record.demonstration for row in rows),
+            indexes=indexes,
+            index_headings=[column[:3] for column in INDEX_COLUMNS],
+            every_index=Markup(
+                script_json([[i.row.anchor, *(read(i) for *_, read in INDEX_COLUMNS)] for i in indexes])
+            ),
+            trials=sum(run.trials for run in self.runs),
+            sentences=sorted({run.described.sentences for run in self.runs if run.described.sentences}),
+            runs=self.runs,
+            newest=max((record.provenance.created_at for record in self.records), default=""),
+            plots=board_plots(board, serving, indexes, taken),
+            exports={} if self.live else EXPORTS,
+        )
 
+    @cached_property
+    def _trainings(self) -> Trainings:
+        return Trainings(self.records)
 
-def render_page(
-    records: Sequence[TrialRecord | ScoreRecord],
-    board: Leaderboard,
-    *,
-    title: str,
-    notes: Sequence[str] = (),
-    compared: Comparison = NOT_COMPARED,
-    runs: Sequence[RunFacts] = (),
-    live: bool = False,
-) -> str:
-    """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
-    indexes = index_rows(board)
-    serving = serving_costs(board)
-    chosen = answer(board, compared, serving)
-    lines = encoder_lines(board, chosen.rows, compared)
-    columns = page_columns(board_columns(board, compared, serving))
-    groups = [(name, list(own)) for name, own in itertools.groupby(columns, lambda column: column.group)]
-    taken = chosen.rows if chosen.chosen else ()
-    plots = board_plots(board, serving, indexes, taken)
-    return render_html(
-        "index.html.j2",
-        "",
-        title=title,
-        notes=notes,
-        board=board,
-        answer=chosen,
-        taken=taken,
-        lines=lines,
-        others=sum(line.kind == "other" for line in lines),
-        corpus=next(iter(board.corpora), ""),
-        teachers=dict.fromkeys(row.name for row in board.rows if not competes(row.record)),
-        columns=columns,
-        groups=[(name, len(own)) for name, own in groups],
-        details=[name for name, _ in groups if name not in LEADING_GROUPS],
-        firsts={own[0].name for name, own in groups if name not in LEADING_GROUPS},
-        serving=serving,
-        compared=compared,
-        costs=[row for row in board.rows if row.record.cost],
-        notices=(*notices(board), *tie_notices(compared)),
-        lost={row.anchor: below_overlap(row) for row in board.rows},
-        kept={row.anchor: own.overlap10_with_flat for row in board.rows if (own := code_overlap(row))},
-        demonstrations=sum(row.record.demonstration for row in board.rows),
-        indexes=indexes,
-        index_headings=[column[:3] for column in INDEX_COLUMNS],
-        every_index=Markup(script_json([[i.row.anchor, *(read(i) for *_, read in INDEX_COLUMNS)] for i in indexes])),
-        trials=sum(run.trials for run in runs),
-        sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
-        runs=runs,
-        newest=max((record.provenance.created_at for record in records), default=""),
-        plots=plots,
-        exports={} if live else EXPORTS,
-    )
+    def encoder(self, row: Row) -> str:
+        """The page of a row: every number of it, where it comes from, how to load it and how to make it again."""
+        r, folder = row.record, f"runs/{row.record.run}/{row.record.model}"
+        return render_html(
+            "encoder.html.j2",
+            "../",
+            title=self.title,
+            row=row,
+            board=self.board,
+            headline=[column for column in self.board.columns if row.cells[column.key].value is not None],
+            place=self.compared.ties.get(row.anchor),
+            resamples=self.compared.resamples,
+            tasks=score_lines(row),
+            again=commands(row, self._trainings),
+            load=load_code(r, folder, folder, cut=is_nested(r)) if r.model else "",
+            built=can_be_built(r) and not r.model,
+            export=export_command(r, row.anchor),
+            lost=below_overlap(row),
+            run_page=run_file(r.run),
+        )
+
+    def run(self, run: RunFacts) -> str:
+        """The page of a run: its rows, the figures of its search, its trials and settings."""
+        records = [record for record in self.records if record.run == run.run]
+        plots, absent = search_plots(records)
+        trials = listed_trials(records, MAX_TRIALS)
+        measured = {key for t in trials for rung in t.rungs for key in rung.metrics}
+        shown, others = rows_of_run(self.board, run.run)
+        return render_html(
+            "run.html.j2",
+            "../",
+            title=self.title,
+            run=run,
+            board=self.board,
+            answer=answer_of_run(self.board, run.run, self.compared),
+            rows=shown,
+            others=others,
+            trials=trials,
+            diagnostics={key: heading for key, heading in DIAGNOSTICS.items() if key in measured},
+            plots=plots,
+            absent=absent,
+        )
 
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment()
     environment.filters.update(FILTERS)
     environment.globals.update(
         policy=Markup(POLICY.replace("'", "&#39;")),
@@ -295,43 +309,9 @@ def render_html(template: str, root: str, **values: Any) -> str:
     return _environment().get_template(template).render(root=root, **values)
 
 
-def write_assets(folder: Path) -> None:
-    """The style, the script and Plotly, once for all pages of a report."""
-    for name in (STYLE_FILE, SCRIPT_FILE):
-        write_changed(folder / name, (_TEMPLATES / name).read_text("utf-8"))
-    write_changed(folder / PLOTLY_FILE, plotly_script())
-
-
 def plotly_script() -> str:
     """The JavaScript of Plotly."""
     return gzip.decompress(BUNDLE.read_bytes()).decode()
-
-
-def encoder_file(row: Row) -> str:
-    """Where the row's page lies in the report."""
-    return f"{ENCODERS}/{row.anchor}.html"
-
-
-def render_encoder(row: Row, board: Leaderboard, compared: Comparison, trainings: Trainings, title: str) -> str:
-    """The page of a row: every number of it, where it comes from, how to load it and how to make it again."""
-    folder = f"runs/{row.record.run}/{row.record.model}"
-    return render_html(
-        "encoder.html.j2",
-        "../",
-        title=title,
-        row=row,
-        board=board,
-        headline=[column for column in board.columns if row.cells[column.key].value is not None],
-        place=compared.ties.get(row.anchor),
-        resamples=compared.resamples,
-        tasks=score_lines(row),
-        again=commands(row, trainings),
-        load=load_code(row.record, folder, folder, cut=is_nested(row.record)) if row.record.model else "",
-        built=can_be_built(row.record) and not row.record.model,
-        export=export_command(row.record, row.anchor),
-        lost=below_overlap(row),
-        run_page=run_file(row.record.run),
-    )
 
 
 def score_lines(row: Row) -> dict[str, list[tuple[Score, list[Value]]]]:
@@ -347,40 +327,3 @@ def score_lines(row: Row) -> dict[str, list[tuple[Score, list[Value]]]]:
             values[place] = Value(finite(s.value), s.low, s.high)
         tasks.setdefault(task, []).append((next(iter(of_seed.values())), values))
     return tasks
-
-
-def commands(row: Row, trainings: Trainings) -> list[str]:
-    """Commands that make the row's numbers again, from the folder that holds `runs/`; none where they cannot be told."""
-    r = row.record
-    if r.start == AS_IT_CAME:
-        return [shlex.join(["distilbench", "evaluate", r.source or r.label, "--data", "DIR"])]
-    return [reproduce_command(t) for seed in row.seeds if (t := trainings.of(seed.record)) is not None]
-
-
-def render_run(
-    run: RunFacts,
-    records: Sequence[TrialRecord | ScoreRecord],
-    board: Leaderboard,
-    title: str,
-    *,
-    compared: Comparison = NOT_COMPARED,
-) -> str:
-    """The page of a run: its rows, the figures of its search, its trials and settings; `records` are those of this run."""
-    plots, absent = search_plots(records)
-    trials = listed_trials(records, MAX_TRIALS)
-    measured = {key for t in trials for rung in t.rungs for key in rung.metrics}
-    shown, others = rows_of_run(board, run.run)
-    return render_html(
-        "run.html.j2",
-        "../",
-        title=title,
-        run=run,
-        board=board,
-        answer=answer_of_run(board, run.run, compared),
-        rows=shown,
-        others=others,
-        trials=trials,
-        diagnostics={key: heading for key, heading in DIAGNOSTICS.items() if key in measured},
-        plots=plots,
-        absent=absent,
-    )

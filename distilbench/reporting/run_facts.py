@@ -16,8 +16,8 @@ import numpy as np
 from distilbench.prepare.layer_ranking import read_rankings
 from distilbench.progress.console import PROGRESS
 from distilbench.progress.tally import Progress, finite
-from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.board import Leaderboard
+from distilbench.records import AS_IT_CAME, Provenance, ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.board import Leaderboard, Row
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
 from distilbench.reporting.study_file import RunRecord
 from distilbench.stage_times import read_timings
@@ -134,10 +134,12 @@ def unique_trials(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[TrialRe
 def listed_trials(records: Iterable[TrialRecord | ScoreRecord], limit: int) -> tuple[TrialRecord, ...]:
     """The trials of the search when there are at most `limit`; else those with the highest objective, a sixth without any."""
     trials = tuple(t for t in unique_trials(records) if not t.confirms)
-    ranked = sorted((t for t in trials if finite(t.objective) is not None), key=lambda t: -(t.objective or 0.0))
+    if len(trials) <= limit:
+        return trials
     silent = [t for t in trials if finite(t.objective) is None][: limit // 6]
+    ranked = sorted((t for t in trials if finite(t.objective) is not None), key=lambda t: -(t.objective or 0.0))
     listed = {id(t) for t in (*ranked[: limit - len(silent)], *silent)}
-    return trials if len(trials) <= limit else tuple(t for t in trials if id(t) in listed)
+    return tuple(t for t in trials if id(t) in listed)
 
 
 class Trainings:
@@ -160,6 +162,14 @@ class Trainings:
             return self._named.get(_settings(record.run, *settings))
         training = self._numbered.get((record.run, record.trial, record.seed))
         return training if training and (training.method, training.seed, training.params) == settings else None
+
+
+def commands(row: Row, trainings: Trainings) -> list[str]:
+    """Commands that make the row's numbers again, from the folder that holds `runs/`; none where they cannot be told."""
+    r = row.record
+    if r.start == AS_IT_CAME:
+        return [shlex.join(["distilbench", "evaluate", r.source or r.label, "--data", "DIR"])]
+    return [reproduce_command(t) for seed in row.seeds if (t := trainings.of(seed.record)) is not None]
 
 
 def reproduce_command(training: TrialRecord) -> str:

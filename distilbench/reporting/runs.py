@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,10 +19,8 @@ def run_folders(folders: Sequence[Path]) -> list[Path]:
     """`folders`, and instead of one that holds the runs of several methods (RUN/mcr2, RUN/hpd) those runs."""
     runs: list[Path] = []
     for folder in folders:
-        if folder.is_dir() and not is_run(folder):
-            runs += sorted(p.parent for p in folder.glob(f"*/{SCORES}")) or [folder]
-        else:
-            runs.append(folder)
+        inside = [] if is_run(folder) else sorted(path.parent for path in folder.glob(f"*/{SCORES}"))
+        runs += inside or [folder]
     return list(dict.fromkeys(runs))
 
 
@@ -69,9 +68,9 @@ def latest_scores(folder: Path) -> list[ScoreRecord]:
     latest: dict[tuple[object, ...], ScoreRecord] = {}
     chosen = _chosen(folder)
     for r in read_records(folder / SCORES):
-        if isinstance(r, ScoreRecord) and (
-            chosen is None or r.role != "student" or (r.trial, r.configuration) in chosen
-        ):
+        if not isinstance(r, ScoreRecord):
+            continue
+        if chosen is None or r.role != "student" or (r.trial, r.configuration) in chosen:
             key = (r.configuration, r.role, r.method, r.dim, r.quantisation, r.teacher, r.start, r.seed, r.trial)
             latest[*key, r.label if r.role == "encoder" else "", r.weights] = r
     return list(latest.values())
@@ -82,5 +81,5 @@ def _chosen(folder: Path) -> set[tuple[int | None, str]] | None:
     file = folder / "confirmed.json"
     if not file.exists():
         return None
-    chosen = [entry for entries in json.loads(file.read_text()).values() for entry in entries]
-    return {(entry["trial"], entry.get("configuration", "")) for entry in chosen}
+    entries = itertools.chain(*json.loads(file.read_text()).values())
+    return {(entry["trial"], entry.get("configuration", "")) for entry in entries}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -133,7 +134,10 @@ def _front(complete: Sequence[TrialRecord]) -> list[Plot]:
 
 def _importance(complete: Sequence[TrialRecord]) -> Plot | None:
     """None where all settings or all ranks are the same."""
-    ranks = _ranks(complete)
+    # The share of the trials of its size that each is at least as good as, in percent.
+    objectives = pd.Series([_objective(t) for t in complete], dtype=float)
+    shares = objectives.groupby(_size_names(complete)).rank(method="max", pct=True)
+    ranks = [100 * float(share) for share in shares]
     places = sorted(_some(len(complete), MOST_TRIALS))
     settings = [{plain(name, 24): value for name, value in complete[place].params.items()} for place in places]
     parameters = _parameters(settings)
@@ -176,30 +180,20 @@ def _text(value: Any) -> str:
 
 
 def _objective(trial: TrialRecord) -> float | None:
-    """The objective of a completed trial that an axis can place."""
     value = finite(trial.objective) if trial.state == "COMPLETE" else None
     return value if value is not None and abs(value) < 1e100 else None
 
 
 def _last(trial: TrialRecord) -> float:
     value = _objective(trial)
-    return float("-inf") if value is None else value
+    return -math.inf if value is None else value
 
 
 def _size_names(trials: Sequence[TrialRecord]) -> list[str]:
     """What trials have in common whose objectives compare, in words: the method, the student, the bytes of a vector."""
     several = len({t.method for t in trials}) > 1
-    return [
-        ", ".join(filter(None, (t.method if several else "", t.group.student, f"{t.group.bytes:,} bytes")))
-        for t in trials
-    ]
-
-
-def _ranks(trials: Sequence[TrialRecord]) -> list[float]:
-    """The share of the trials of its size that each is at least as good as, in percent."""
-    objectives = pd.Series([_last(t) for t in trials])
-    shares = objectives.groupby(_size_names(trials)).rank(method="max", pct=True)
-    return [100 * float(share) for share in shares]
+    groups = [(t.method if several else "", t.group.student, f"{t.group.bytes:,} bytes") for t in trials]
+    return [", ".join(filter(None, group)) for group in groups]
 
 
 def _some(count: int, most: int) -> set[int]:

@@ -97,24 +97,23 @@ def read_study(sources: Sequence[Path]) -> Study:
             raise InputError(f"{source}: no such path; expected a run's folder, a file of records or a report's folder")
         file = records_file(source)
         if file is None:
-            source_folders = run_folders([source])
-            parts += [(folder, run_records(folder)) for folder in source_folders]
-            folders += source_folders
+            own = run_folders([source])
+            folders += own
+            parts += [(folder, run_records(folder)) for folder in own]
             continue
         lines = list(read_json_lines(file, LINES))
-        parts.append((file, [line for line in lines if isinstance(line, TrialRecord | ScoreRecord)]))
         if not any(isinstance(line, ScoreRecord) for line in lines):
             raise InputError(f"{file}: no score records in it; expected the records of a report")
+        parts.append((file, [line for line in lines if isinstance(line, TrialRecord | ScoreRecord)]))
         runs += [line for line in lines if isinstance(line, RunRecord)]
         reports += [line for line in lines if isinstance(line, ReportRecord)]
-    single = len(parts) == 1 and len(reports) == 1
-    return Study(tuple(merged(parts)), tuple(runs), reports[0] if single else None, tuple(dict.fromkeys(folders)))
+    report = reports[0] if len(parts) == len(reports) == 1 else None
+    return Study(tuple(merged(parts)), tuple(runs), report, tuple(dict.fromkeys(folders)))
 
 
 def records_file(source: Path) -> Path | None:
     """The file of records that `source` is, or as a report's folder holds; None for the folder of a run, or of several."""
     if source.is_file():
         return source
-    if source.is_dir() and not is_run(source):
-        return source / RECORDS if (source / RECORDS).is_file() else None
-    return None
+    inside = source / RECORDS
+    return inside if inside.is_file() and not is_run(source) else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from distilbench.choices import EVERY_TASK, SWEPT_TASKS, TaskKind
-from distilbench.codes import CODE_PATTERN, told_codes
+from distilbench.codes import CODE_PATTERN, CODES_TOLD
 from distilbench.errors import InputError
 from distilbench.records import Quantisation
 from distilbench.selection import Selection
@@ -43,7 +43,7 @@ AUGMENTATION = "Augmentation"
 def _codes(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if name != "none" and not re.fullmatch(CODE_PATTERN, name):
-            raise InputError(f"--quantise {name}: expected {told_codes()}; none leaves all codes out")
+            raise InputError(f"--quantise {name}: expected {CODES_TOLD}; none leaves all codes out")
     return names
 
 

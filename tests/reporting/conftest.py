@@ -22,7 +22,7 @@ def provenance(created_at: str = "2001-01-01T00:00:00Z") -> Provenance:
     )
 
 
-def sts_scores(quality: float, skip: tuple[str, ...] = ()) -> list[Score]:
+def sts_scores(quality: float, dev: float, skip: tuple[str, ...] = ()) -> list[Score]:
     scores = []
     for name, subsets, offset in STS:
         if name in skip:
@@ -35,39 +35,18 @@ def sts_scores(quality: float, skip: tuple[str, ...] = ()) -> list[Score]:
                 Score(**common, variant=f"subset {k}", value=quality + offset + k, n=1000 // subsets)
                 for k in range(subsets)
             ]
-    scores.append(
-        Score(task="sts", set="STSB", split="dev", metric="spearman", variant="all", value=quality + 4, n=1500)
-    )
+    scores.append(Score(task="sts", set="STSB", split="dev", metric="spearman", variant="all", value=dev, n=1500))
     return scores
 
 
 def index_costs(dim: int, quality: float) -> list[IndexCost]:
     common: dict[str, Any] = {"set": "quora", "split": "test", "documents": 20000, "queries": 5000, "threads": 1}
-    flat = IndexCost(
-        **common,
-        kind="flat",
-        nlist=None,
-        nprobe=None,
-        build_s=0.01,
-        bytes=dim * 4 * 20000,
-        ms_per_1000_queries=dim * 0.9,
-        mrr10=quality - 20,
-        recall100=quality + 10,
-        overlap10_with_flat=100.0,
-    )
-    ivf = IndexCost(
-        **common,
-        kind="ivf",
-        nlist=1024,
-        nprobe=5,
-        build_s=1.234,
-        bytes=dim * 4 * 20000 + 160000,
-        ms_per_1000_queries=dim * 0.07,
-        mrr10=quality - 23,
-        recall100=quality + 2,
-        overlap10_with_flat=82.0,
-    )
-    return [flat, ivf]
+    found = {"mrr10": quality - 20, "recall100": quality + 10, "overlap10_with_flat": 100.0}
+    took = {"build_s": 0.01, "bytes": dim * 4 * 20000, "ms_per_1000_queries": dim * 0.9}
+    flat = IndexCost(**common, **found, **took, kind="flat", nlist=None, nprobe=None)
+    found = {"mrr10": quality - 23, "recall100": quality + 2, "overlap10_with_flat": 82.0}
+    took = {"build_s": 1.234, "bytes": dim * 4 * 20000 + 160000, "ms_per_1000_queries": dim * 0.07}
+    return [flat, IndexCost(**common, **found, **took, kind="ivf", nlist=1024, nprobe=5)]
 
 
 def coded_cost(kind: str, overlap: float, **changes: Any) -> IndexCost:
@@ -85,16 +64,11 @@ def pair_scores(value: float, name: str = "QQP", split: str = "test", metrics: t
 
 def score_record(label: str = "student-64", quality: float = 75.0, **changes: Any) -> ScoreRecord:
     dim = changes.get("dim", 64)
-    scores = sts_scores(quality, changes.pop("skip", ()))
+    scores = sts_scores(quality, changes.pop("dev", quality + 4), changes.pop("skip", ()))
     scores += changes.pop("pairs", [])
-    scores.append(
-        Score(task="retrieval", set="quora", split="test", metric="mrr@10", variant="all", value=quality - 20, n=5000)
-    )
-    scores.append(
-        Score(
-            task="retrieval", set="quora", split="test", metric="recall@100", variant="all", value=quality + 10, n=5000
-        )
-    )
+    searched: dict[str, Any] = {"task": "retrieval", "set": "quora", "split": "test", "variant": "all", "n": 5000}
+    scores += [Score(**searched, metric="mrr@10", value=quality - 20)]
+    scores += [Score(**searched, metric="recall@100", value=quality + 10)]
     fields: dict[str, Any] = {
         "record_id": f"id-{label}",
         "run": "synthetic",
@@ -225,7 +199,7 @@ def seeded_study() -> list[TrialRecord | ScoreRecord]:
 
 @pytest.fixture(scope="session")
 def make_score():
-    """`score_record(label, quality, **changes)`: STS sets at fixed offsets from `quality`; `skip` leaves some out."""
+    """`score_record(label, quality, **changes)`: STS sets at fixed offsets from `quality`, without those to `skip`; `dev`."""
     return score_record
 
 

@@ -25,22 +25,16 @@ from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.serving import below_overlap
 
 
-def with_dev(record, value):
-    """The same record with another dev score."""
-    scores = [s.model_copy(update={"value": value}) if s.split == "dev" else s for s in record.scores]
-    return record.model_copy(update={"scores": scores})
-
-
 @pytest.fixture
 def records(make_score):
     """Rows of 8 to 1,536 bytes; "lucky" is better on test than any that dev prefers."""
     return [
-        with_dev(make_score("teacher", 82.0, role="teacher", dim=384, model=""), 86.0),
-        with_dev(make_score("bits", 60.0, dim=64, bytes_per_vector=8, quantisation="binary"), 60.0),
-        with_dev(make_score("lucky", 90.0, dim=32, bytes_per_vector=32, quantisation="int8"), 65.0),
-        with_dev(make_score("sound", 70.0, dim=24, bytes_per_vector=24, quantisation="int8", latency_ms=0.5), 70.0),
-        with_dev(make_score("large", 75.0, dim=75, bytes_per_vector=300, latency_ms=0.25), 75.0),
-        with_dev(make_score("baseline", 50.0, dim=1, bytes_per_vector=4, role="baseline"), 50.0),
+        make_score("teacher", 82.0, role="teacher", dim=384, model="", dev=86.0),
+        make_score("bits", 60.0, dim=64, bytes_per_vector=8, quantisation="binary", dev=60.0),
+        make_score("lucky", 90.0, dim=32, bytes_per_vector=32, quantisation="int8", dev=65.0),
+        make_score("sound", 70.0, dim=24, bytes_per_vector=24, quantisation="int8", latency_ms=0.5, dev=70.0),
+        make_score("large", 75.0, dim=75, bytes_per_vector=300, latency_ms=0.25, dev=75.0),
+        make_score("baseline", 50.0, dim=1, bytes_per_vector=4, role="baseline", dev=50.0),
     ]
 
 
@@ -61,10 +55,10 @@ def test_dev_chooses_within_every_limit(records):
 
 
 def test_of_equal_dev_scores_the_smaller_is_taken(make_score):
-    rows = [with_dev(make_score(name, dim=dim), 70.0) for name, dim in (("b", 64), ("a", 64), ("small", 32))]
+    rows = [make_score(name, dim=dim, dev=70.0) for name, dim in (("b", 64), ("a", 64), ("small", 32))]
     assert best_under(leaderboard(rows).rows, ServingBudget()).name == "small"
     assert best_under(leaderboard(rows[:2]).rows, ServingBudget()).name == "a"
-    unkept = with_dev(make_score("A", model="", role="baseline"), 70.0)
+    unkept = make_score("A", model="", role="baseline", dev=70.0)
     assert best_under(leaderboard([*rows[:2], unkept]).rows, ServingBudget()).name == "a"  # its model is kept
 
 
@@ -161,11 +155,11 @@ def test_runs_of_several_corpora_or_without_students_are_refused(make_score, tmp
     assert "no scores.jsonl" in best(tmp_path / "d").stderr
 
 
-def kept_dev(run, record, similarity, gold):
-    """The record with the dev score of these cosines, which are kept beside it."""
-    value = spearman(similarity, gold)
+def kept_dev(make_score, run, label, quality, dim, similarity, gold, **changes):
+    """A record of the dev score of these cosines, which are kept beside it."""
+    record = make_score(label, quality, dim=dim, dev=spearman(similarity, gold), **changes)
     Predictions(dev={"sts/STSB/spearman": Items(similarity, gold)}).save(predictions_path(run, record.record_id))
-    return with_dev(record, value)
+    return record
 
 
 def test_kept_dev_cosines_tell_more_and_test_scores_nothing(make_score, tmp_path):
@@ -177,8 +171,8 @@ def test_kept_dev_cosines_tell_more_and_test_scores_nothing(make_score, tmp_path
 
     def chosen(small):
         records = [
-            kept_dev(run, make_score("large", 50.0, dim=64), cosines, gold),
-            kept_dev(run, make_score("small", 90.0, dim=48), small, gold),
+            kept_dev(make_score, run, "large", 50.0, 64, cosines, gold),
+            kept_dev(make_score, run, "small", 90.0, 48, small, gold),
         ]
         board = leaderboard(records)
         apart = best_under(board.rows, ServingBudget(), dev_comparison(board, [run])).name
@@ -187,7 +181,7 @@ def test_kept_dev_cosines_tell_more_and_test_scores_nothing(make_score, tmp_path
     assert chosen(worse) == ("large", "large")
     assert chosen(cosines + 0.01 * rng.normal(size=1500))[0] == "small"
     # What is kept of another training is not taken.
-    records = [with_dev(make_score("small", 90.0, dim=48), 12.0)]
+    records = [make_score("small", 90.0, dim=48, dev=12.0)]
     assert dev_comparison(leaderboard(records), [run]).dev == []
 
 
@@ -197,8 +191,8 @@ def test_the_command_the_page_and_the_export_choose_alike(make_score, tmp_path):
     cosines = gold + rng.normal(size=1500)
     run = tmp_path / "run"
     records = [
-        kept_dev(run, make_score("large", 50.0, dim=64), cosines, gold),
-        kept_dev(run, make_score("small", 90.0, dim=32, trial=4), cosines + 0.2 * rng.normal(size=1500), gold),
+        kept_dev(make_score, run, "large", 50.0, 64, cosines, gold),
+        kept_dev(make_score, run, "small", 90.0, 32, cosines + 0.2 * rng.normal(size=1500), gold, trial=4),
     ]
     append_records(run / "scores.jsonl", records)
     assert best(run).output.startswith("large: ")
@@ -223,7 +217,7 @@ def test_codes_that_lost_their_neighbours_are_marked_and_never_recommended(make_
     board = leaderboard(records)
     marked = [row.name for row in board.rows if below_overlap(row)]
     append_records(tmp_path / "scores.jsonl", records)
-    text = page.render_page(records, board, title="Synthetic")
+    text = page.Pages(records, board, "Synthetic").index()
     first = best(tmp_path, "--bytes", 64).output
     if overlap == 50.0:
         assert marked == [] and first.startswith("crowded, int8") and "neighbours lost" not in text
@@ -241,13 +235,12 @@ def test_codes_that_lost_their_neighbours_are_marked_and_never_recommended(make_
 
 
 def test_the_demonstration_corpus_is_named(make_score, tmp_path):
-    append_records(tmp_path / "scores.jsonl", [make_score("s", demonstration=True)])
+    records = [make_score("s", demonstration=True)]
+    append_records(tmp_path / "scores.jsonl", records)
     result = best(tmp_path, "--json", tmp_path / "best.json")
     assert "Scores are on the demonstration corpus, no benchmark.\n" in result.output
     assert json.loads((tmp_path / "best.json").read_text())["demonstration"] is True
-    text = page.render_page(
-        [make_score("s", demonstration=True)], leaderboard([make_score("s", demonstration=True)]), title=""
-    )
+    text = page.Pages(records, leaderboard(records), title="").index()
     assert "on the demonstration corpus, no benchmark" in text
 
 

@@ -116,7 +116,7 @@ def test_seeds_of_an_encoder_are_one_row_of_means(make_score):
     assert cell.seeds == 3
     assert cell.retention == pytest.approx(100 * (74 + 5 / 6) / 78.5)
     assert s.cells["mrr10:quora"].interval == pytest.approx(cell.interval)
-    assert [(x.record.seed, x.record.record_id, x.score(boards.TEST)) for x in s.seeds] == [
+    assert [(x.record.seed, x.record.record_id, x.score("test")) for x in s.seeds] == [
         (0, "s-0", pytest.approx(73.5)),
         (1, "s-1", pytest.approx(74.5)),
         (2, "s-2", pytest.approx(76.5)),

@@ -84,18 +84,14 @@ def test_every_row_is_a_mark_that_leads_to_its_row(make_study):
 
 
 def test_fronts_are_chosen_on_dev(make_score):
-    def with_dev(record, value):
-        scores = [s.model_copy(update={"value": value}) if s.split == "dev" else s for s in record.scores]
-        return record.model_copy(update={"scores": scores})
-
     pca = {"method": "pca", "role": "baseline"}
     data = quality(
         [
-            with_dev(make_score("small", 70.0, dim=16), 70.0),
-            with_dev(make_score("lucky on test", 90.0, dim=32), 60.0),
-            with_dev(make_score("large", 75.0, dim=64), 80.0),
-            with_dev(make_score("PCA 0", 70.0, **pca), 70.0),
-            with_dev(make_score("PCA 1", 71.0, **pca), 69.0),
+            make_score("small", 70.0, dim=16, dev=70.0),
+            make_score("lucky on test", 90.0, dim=32, dev=60.0),
+            make_score("large", 75.0, dim=64, dev=80.0),
+            make_score("PCA 0", 70.0, **pca, dev=70.0),
+            make_score("PCA 1", 71.0, **pca, dev=69.0),
         ]
     )
     assert data.fronts["best students"] == ((64, pytest.approx(68.5)), (256, pytest.approx(73.5)))

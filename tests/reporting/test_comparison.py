@@ -188,7 +188,7 @@ def test_the_page_shows_groups_beside_the_average_and_who_ties_with_the_best(stu
     study.add("gone", 2.6, draw=1, kept=False)
     ties = study.ties()
     board = leaderboard(study.records)
-    text = page.render_page(study.records, board, title="T", compared=ties)
+    text = page.Pages(study.records, board, "T", compared=ties).index()
     assert study.groups() == {"best": "a", "near": "a", "twin": "a", "worse": "b"}
     assert "best in 256&nbsp;bytes, tied with 2<" in row_of(text, "best")
     near = row_of(text, "near")

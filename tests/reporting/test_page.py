@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import stat
 from html.parser import HTMLParser
+from pathlib import Path
 
+import plotly.graph_objects as go
 import pytest
+from plotly.basedatatypes import BaseTraceType
 
-from distilbench.records import read_records
+from distilbench.records import AS_IT_CAME, read_records
 from distilbench.reporting import page
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.run_facts import run_facts
+from distilbench.reporting.drawing import DARK_OF, LIGHT, plot_of
+from distilbench.reporting.page import BUNDLE, plotly_script, score_lines
+from distilbench.reporting.run_facts import Trainings, commands, run_facts
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{7*7}}"
 
@@ -43,7 +50,7 @@ def render(records, **options):
     """The leaderboard's HTML."""
     board = leaderboard(records)
     runs = run_facts(records, board)
-    return page.render_page(records, board, **({"title": "Synthetic", "runs": runs} | options))
+    return page.Pages(records, board, **({"title": "Synthetic", "runs": runs} | options)).index()
 
 
 def written(records, folder, **options):
@@ -235,3 +242,65 @@ def test_a_collapsed_trial_shows_its_reason_and_geometry(make_trial, tmp_path):
     assert "collapsed: effective rank 1.02 of 64 dimensions" in text
     assert "Effective rank" in text and " 1.02 0.5 " in text
     assert "Effective rank" not in plain(run_html([make_trial(1)], tmp_path))
+
+
+PARAMS = {"lr": 1e-4, "batch": 256, "activation": "identity"}
+
+
+def row_of(*records):
+    (row,) = leaderboard(records).rows
+    return row
+
+
+def test_every_score_of_every_seed(make_score):
+    lines = score_lines(
+        row_of(make_score("s", 75.0, record_id="0"), make_score("s", 77.0, seed=1, record_id="1", skip=("STS13",)))
+    )
+    assert list(lines) == ["sts", "retrieval"]
+    by_key = {(s.set, s.split, s.variant): (s.n, [value for value, _, _ in values]) for s, values in lines["sts"]}
+    assert by_key["STS12", "test", "all"] == (1000, [67.0, 69.0])
+    assert by_key["STS13", "test", "wmean"][1] == [77.5, None] and by_key["STSB", "dev", "all"][0] == 1500
+
+
+def test_commands(make_score, make_trial):
+    row = row_of(make_score("s", record_id="0"), make_score("s", seed=1, record_id="1"))
+    trials = [make_trial(3, params=PARAMS), make_trial(3, params=PARAMS, seed=1, confirms=True)]
+    assert commands(row, Trainings(trials)) == [
+        "distilbench reproduce runs/synthetic 3",
+        "distilbench reproduce runs/synthetic 3 --seed 1",
+    ]
+    assert commands(row_of(make_score("pca", role="baseline")), Trainings(trials)) == []
+    outsider = row_of(make_score("my model; rm -rf", role="encoder", start=AS_IT_CAME))
+    assert commands(outsider, Trainings(trials)) == ["distilbench evaluate 'my model; rm -rf' --data DIR"]
+
+
+NOTE = BUNDLE.with_name("PLOTLY.md")
+
+
+def test_the_bundle_is_the_one_that_is_noted() -> None:
+    script, note = plotly_script(), NOTE.read_text()
+    assert hashlib.sha256(script.encode()).hexdigest() in note
+    assert f"{len(script.encode()):,} bytes" in note and f"{BUNDLE.stat().st_size:,} " in note
+    assert "Permission is hereby granted, free of charge" in note and "Licensed under the MIT license" in script[:300]
+
+
+def test_every_kind_of_chart_that_is_drawn_is_in_it() -> None:
+    """`Figure.add_...` calls of the reporting package; a kind that the bundle lacks would draw nothing."""
+    sources = "".join(path.read_text() for path in Path(page.__file__).parent.glob("*.py"))
+    classes = {name: getattr(go, name) for name in dir(go)}
+    kinds = {n.lower() for n, kind in classes.items() if isinstance(kind, type) and issubclass(kind, BaseTraceType)}
+    drawn = set(re.findall(r"figure\.add_([a-z0-9]+)\(", sources)) & kinds
+    assert {"scatter"} <= drawn
+    drawn |= {"bar"}  # of Optuna's figures
+    script = plotly_script()
+    assert {kind for kind in drawn if f'moduleType:"trace",name:"{kind}"' in script} == drawn
+    assert 'moduleType:"trace",name:"scatter3d"' not in script
+
+
+def test_a_figure_is_short_json_that_closes_no_script_and_every_light_colour_has_a_dark_one() -> None:
+    figure = go.Figure()
+    figure.add_scatter(x=[1, 2], y=[1 / 3, None], text=["</script>", "b"], line={"color": LIGHT.ink})
+    plot = plot_of("x", "X", "", figure)
+    assert "<" not in plot.figure and ">" not in plot.figure
+    assert json.loads(plot.figure)["data"][0]["y"] == [0.33333333, None]
+    assert {LIGHT.ink, LIGHT.surface, *LIGHT.hues} <= DARK_OF.keys() and not DARK_OF.keys() & {*DARK_OF.values()}

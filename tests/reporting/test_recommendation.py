@@ -1,4 +1,4 @@
-"""What the page says first: one row for each need, chosen on dev, told with its test score and its cost."""
+"""What is recommended, one row for each need: chosen on dev, told with its test score and cost; lines and cost columns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import answer, answer_of_run, choose, is_front, rows_of_run
 from distilbench.reporting.comparison import NOT_COMPARED
 from distilbench.reporting.exports import student_table, terminal_summary
+from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.serving import serving_costs
-
-
-def with_dev(record, value):
-    scores = [s.model_copy(update={"value": value}) if s.split == "dev" else s for s in record.scores]
-    return record.model_copy(update={"scores": scores})
 
 
 def teacher(make_score, **changes):
@@ -57,9 +53,9 @@ def test_each_need_has_a_sentence_and_its_command(make_score):
 
 
 def test_it_is_chosen_on_dev_and_told_with_its_test_score(make_score):
-    lucky = coded(make_score, "lucky on test", 85.0, "int8", 64)
-    sound = coded(make_score, "sound", 78.0, "int8", 64, trial=4)
-    board = leaderboard([teacher(make_score), with_dev(lucky, 60.0), with_dev(sound, 84.0)])
+    lucky = coded(make_score, "lucky on test", 85.0, "int8", 64, dev=60.0)
+    sound = coded(make_score, "sound", 78.0, "int8", 64, trial=4, dev=84.0)
+    board = leaderboard([teacher(make_score), lucky, sound])
     found = answer(board)
     assert found.rows[0].name == "sound" and "96.2 % of the teacher's STS average" in found.sentences()[0]
 
@@ -218,3 +214,88 @@ def test_a_search_over_several_objectives_ends_with_its_front_and_five_lines(mak
     lines = terminal_summary([*timed_records(make_score), trial], Path("r"))
     assert any(line.startswith("Take layers, int8") for line in lines)
     assert any(line.startswith("    distilbench export r --student") for line in lines)
+
+
+def values(board, costs):
+    return {
+        row.name: costs.rows[row.anchor][:3] for row in board.rows
+    }  # index bytes, ms per 1,000 queries, sentences/s
+
+
+def test_the_exact_index_and_the_speed(make_score):
+    board = leaderboard([make_score("a", dim=64, latency_ms=4.0), make_score("b", dim=32)])
+    costs = serving_costs(board)
+    assert values(board, costs) == {
+        "a": (64 * 4 * 20000, pytest.approx(57.6), 250.0),
+        "b": (32 * 4 * 20000, pytest.approx(28.8), None),
+    }
+    assert costs.searched == "exact search of quora, 20,000 documents, all queries at once, on 1 thread"
+    assert "one thread" in costs.speed
+
+
+def test_times_of_another_setting_are_left_out(make_score):
+    def threads(record, n):
+        return record.model_copy(update={"indexes": [c.model_copy(update={"threads": n}) for c in record.indexes]})
+
+    records = [make_score("a"), make_score("b", dim=32), threads(make_score("c", dim=16), 2)]
+    board = leaderboard(records)
+    found = values(board, serving_costs(board))
+    assert found["c"] == (None, None, None) and found["a"][0] is not None
+
+
+def test_seeds_are_averaged_and_nothing_measured_is_no_column(make_score):
+    board = leaderboard([make_score("a", seed=s, record_id=f"{s}", latency_ms=m) for s, m in ((0, 4.0), (1, 5.0))])
+    (row,) = board.rows
+    assert serving_costs(board).rows[row.anchor].sentences_per_s == pytest.approx((250 + 200) / 2)
+    bare = serving_costs(leaderboard([make_score("a", indexes=[])]))
+    assert (bare.searched, bare.speed) == ("", "")
+
+
+def forms(make_score, label, quality, codes=("float32", "int8"), **changes):
+    sizes = {"float32": 256, "int8": 64, "int4": 32, "binary": 8}
+    return [
+        make_score(
+            label,
+            quality,
+            record_id=f"{label} {code}",
+            quantisation=code,
+            bytes_per_vector=sizes[code],
+            indexes=[],
+            **changes,
+        )
+        for code in codes
+    ]
+
+
+def told(lines):
+    return [(line.row.name, line.row.record.quantisation, len(line.codes), line.kind) for line in lines]
+
+
+def test_codes_are_folded_and_references_stand_on_top(make_score):
+    baseline = {"role": "baseline", "trial": None, "model": ""}
+    records = [
+        *forms(make_score, "worse", 70.0),
+        *forms(make_score, "better", 75.0, trial=4),
+        *forms(make_score, "PCA d=64", 74.0, method="pca", **baseline),
+        *forms(make_score, "PCA d=32", 60.0, method="pca", **(baseline | {"dim": 32})),
+        *forms(make_score, "random", 79.0, method="random_projection", **baseline),
+        *forms(make_score, "teacher", 81.0, role="teacher", method="teacher", trial=None, model=""),
+    ]
+    lines = encoder_lines(leaderboard(records))
+    assert told(lines) == [
+        ("teacher", "float32", 1, "reference"),
+        ("PCA d=64", "int8", 3, "reference"),
+        ("better", "int8", 1, "encoder"),
+        ("worse", "int8", 1, "encoder"),
+        ("random", "int8", 1, "other"),
+    ]
+    assert sum(1 + len(line.codes) for line in lines) == len(records)
+
+
+def test_the_form_that_stands_for_an_encoder_is_chosen_on_dev(make_score):
+    devs = {"float32": 80.0, "int8": 70.0}
+    apart = leaderboard([r for code, dev in devs.items() for r in forms(make_score, "s", 75.0, [code], dev=dev)])
+    assert told(encoder_lines(apart)) == [("s", "float32", 1, "encoder")]
+    # What is recommended stands for its encoder, whatever else there is.
+    taken = [row for row in apart.rows if row.record.quantisation == "int8"]
+    assert told(encoder_lines(apart, taken)) == [("s", "int8", 1, "encoder")]

@@ -9,7 +9,7 @@ import pytest
 
 from distilbench.records import append_records
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.page import render_run, write_report
+from distilbench.reporting.page import Pages, write_report
 from distilbench.reporting.run_facts import run_facts, run_file
 from distilbench.stage_times import TIMINGS, StageTiming
 from distilbench.storage.files import write_json
@@ -83,7 +83,7 @@ def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path, on_gpu):
         a.described.timings,
         b.described.timings,
     ]
-    page = render_run(a, [r for r in records if r.run == "a"], board, "t")
+    page = Pages(records, board, "t").run(a)
     assert ("GPU,\u00a0MB" in page) == on_gpu and (">345</td>" in page) == on_gpu
     assert "Teacher &lt;b&gt;encoding" in page and "<b>" not in page
     assert ">1,234</td>" in page and ">678</td>" in page and ">30.2</td>" in page
@@ -91,7 +91,7 @@ def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path, on_gpu):
     (tmp_path / TIMINGS).unlink()
     b = run_facts(records, board, folders)[1]
     assert b.described.timings == ()
-    assert "Time and memory" not in render_run(b, [r for r in records if r.run == "b"], board, "t")
+    assert "Time and memory" not in Pages(records, board, "t").run(b)
 
 
 def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
@@ -116,7 +116,7 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
     assert [r.chosen for r in a.described.rankings] == [(0, 3)] and [r.chosen for r in b.described.rankings] == [(0, 2)]
 
     def page_of(run):
-        return render_run(run, [r for r in records if r.run == run.run], board, "Synthetic")
+        return Pages(records, board, "Synthetic").run(run)
 
     page = page_of(a)
     assert "2 of the 4 layers of &lt;b&gt;tiny: all 6 choices on 900 sentences" in page and "Taken: 0,3." in page

@@ -140,7 +140,7 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
         ("Fidelity, own text", "Overlap@10"),
         ("Fidelity, own text", "Spearman"),
     ]
-    assert [cell.value for cell in board.rows[0].values] == [80.0, 81.0, 75.0, 85.0]
+    assert [cell.value for cell in board.rows[0].cells.values()] == [80.0, 81.0, 75.0, 85.0]
     page = write_report([record], tmp_path / "report", title="own").read_text()
     assert "STS12" not in page.split('id="papers"')[0] and "Test STS" not in page
     lines = (tmp_path / "report" / "leaderboard.md").read_text().splitlines()

@@ -9,7 +9,7 @@ from watched import failed, record, tally_of
 
 from distilbench.errors import InputError
 from distilbench.progress.console import LOG
-from distilbench.progress.loggers import make_loggers
+from distilbench.progress.loggers import make_logger
 from distilbench.records import Rung
 
 RUNGS = [
@@ -22,7 +22,7 @@ def sweep(folder: Path, target: str) -> None:
     """A sweep of three trials, one of each end."""
     folder.mkdir(exist_ok=True)
     tally = tally_of(folder)
-    tally.listeners += make_loggers([target], folder, "my-run")
+    tally.listeners.append(make_logger(target, folder, "my-run"))
     tally.finished(record(0, rungs=RUNGS, seed=5))
     tally.finished(record(1, state="PRUNED", rungs=RUNGS[:1]))
     tally.finished(failed(2, "loss is nan"))
@@ -65,7 +65,7 @@ def test_wandb_has_every_trial_offline(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_log_that_fails_does_not_end_the_sweep(tmp_path: Path) -> None:
     pytest.importorskip("mlflow", reason="MLflow is not installed (extra: mlflow)")
     target = f"mlflow:sqlite:///{tmp_path / 'mlflow.db'}"
-    [log] = make_loggers([target], tmp_path, "my-run")
+    log = make_logger(target, tmp_path, "my-run")
     (tmp_path / "mlflow.db").write_bytes(b"no database")
     tally = tally_of(tmp_path)
     tally.listeners.append(log)
@@ -77,7 +77,7 @@ def test_a_log_that_fails_does_not_end_the_sweep(tmp_path: Path) -> None:
 def test_a_package_that_is_missing_is_named(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(InputError, match=rf"--log-to {package}:x: .*'distilbench\[{package}\]'"):
-        make_loggers([f"{package}:x"], tmp_path, "r")
+        make_logger(f"{package}:x", tmp_path, "r")
 
 
 @pytest.mark.parametrize("target", ["mlflow:nonsense://x", "mlflow:sqlite:///file/m.db", "wandb", "x:y"])
@@ -86,7 +86,7 @@ def test_what_cannot_be_logged_to_is_refused(target: str, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=f"--log-to {target}: .*mlflow:sqlite:///mlflow.db.*wandb:PROJECT") as refused:
-        make_loggers([target], tmp_path, "r")
+        make_logger(target, tmp_path, "r")
     assert "\n" not in str(refused.value)
 
 
@@ -97,4 +97,4 @@ def test_wandb_without_an_account_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(InputError, match=r"--log-to wandb:p: .*WANDB_API_KEY"):
-        make_loggers(["wandb:p"], tmp_path, "r")
+        make_logger("wandb:p", tmp_path, "r")
