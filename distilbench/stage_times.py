@@ -23,7 +23,7 @@ class StageTiming(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     stage: str
-    """"start", "prepare", "references", "search", "confirm", "score" or "report"; of a pool of workers its label."""
+    """"start", "prepare", "costs", "teacher", "search", "confirm", "score", "references" or "report"; of a pool its label."""
     seconds: float
     count: int = 0
     """Sentences, rows, trials or trainings."""

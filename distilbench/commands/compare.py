@@ -146,13 +146,15 @@ def _compare(
             copy.share(run.resolve(), prepared)
         ready, tasks = load_prepared(prepared.resolve()), settings.scored_tasks(inputs.corpus.selection)
         board = RowScorer(Scoring(run, ready, inputs.corpus, tasks), run.name, settings.quantisations, console)
-        board.references([], settings.seed)  # before hours of training: a teacher is refused that cannot be scored
+        next(
+            board.references([], settings.seed)
+        )  # before hours of training: a teacher that cannot be scored is refused
         counts = CountedLines(console)
         counts.begin("trained")
         finishing = Finishing(on_scoring=lambda: counts.begin("scored"), on_counted=counts.counted)
         students, failures, _ = board.students(jobs, prepared.resolve(), resources, finishing)
-        scores = board.references(sorted({record.dim for record in students}), settings.seed, inputs.scores)
-        scores += board.peers(settings.faiss_baselines or (), settings.seed)
+        widths, sizes = sorted({record.dim for record in students}), settings.faiss_baselines or ()
+        scores = [row for rows in board.references(widths, settings.seed, inputs.scores, sizes) for row in rows]
     for failure in failures:
         failed = failure.job.candidate
         console.print(f"failed: {failed.configuration}, seed {failed.seed}: {failure.failed}", markup=False)

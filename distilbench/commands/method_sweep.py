@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,7 +76,9 @@ class MethodSweep:
         """Every group of which a student is chosen."""
 
     def carry_out(self) -> None:
-        """Carry out every stage after the preparation; rows are in the run's files then, notes in the member."""
+        """Carry out every stage from the preparation to the students' scores: rows are in the run's files then, notes in the
+        member. `score_references` comes after that of all methods.
+        """
         self.inputs.save(self.prepared)
         ready = load_prepared(self.prepared.resolve())
         share = (self.settings.cpus_per_trial, self.settings.gpus_per_trial, self.settings.workers)
@@ -83,7 +86,7 @@ class MethodSweep:
         self.costs = self._costs(ready)
         if self.copy:
             self.copy.share(self.run.resolve(), self.prepared)
-        board = self._references(ready)
+        self.board = self._row_scorer(ready)
         search = self._plan_search()
         for record in self._recorded():  # by drivers before this one
             self.clock.finished(record)
@@ -94,7 +97,7 @@ class MethodSweep:
         self.tally = self._start_tally(search)
         try:
             self._search(search)
-            self._confirm(search, board)
+            self._confirm(search)
         except KeyboardInterrupt:
             self.tally.stage(INTERRUPTED)
             raise
@@ -116,28 +119,38 @@ class MethodSweep:
         with timed_stage(self.run, "costs", len(students)):
             return measure_costs(students, ready, self.inputs.corpus.sentences, settings.artifacts, self.console)
 
-    def _references(self, ready: Prepared) -> RowScorer:
-        """Score the teacher, the baselines and FAISS's codes; the scorer goes on with the students."""
+    def _row_scorer(self, ready: Prepared) -> RowScorer:
+        """Score the teacher, and return what scores all else. A teacher that cannot be scored is refused here."""
         from distilbench.trials.rows import RowScorer
 
         settings, inputs, member = self.settings, self.inputs, self.member
         siblings = {other.name: other.run for other in self.members if other is not member}
         scoring = Scoring(self.run, ready, inputs.corpus, settings.scored_tasks(inputs.corpus.selection))
         board = RowScorer(scoring, member.name, settings.quantisations, self.console, self.costs, siblings)
-        sensible = [size for size in self.space.bytes_competed if 2 * size <= ready.vectors.width]  # more is int4's
-        sizes = settings.faiss_baselines or sensible
-        references = 1 + 2 * len(self.widths) + len(sizes)
-        with (
-            self.clock.scoring(rows=references),
-            timed_stage(self.run, "references", references),
-            progress("Teacher and baselines", references, "encoders") as advance,
-        ):
-            board.references(self.widths, settings.seed, inputs.scores, advance)
-            board.peers(sizes, settings.seed, advance)
-        # A driver that continues the run scores none of them, so the first one's time is what is known.
-        timed = [timing.seconds / timing.count for timing in read_timings(self.run) if timing.stage == "references"]
+        with self.clock.scoring(), timed_stage(self.run, "teacher", 1):
+            next(board.references([], settings.seed))
+        # A driver that continues the run scores it no more, so the first one's time is what is known.
+        timed = [timing.seconds for timing in read_timings(self.run) if timing.stage == "teacher"]
         self.clock.row_s = max(self.clock.row_s, *timed, 0.0)
+        self.clock.late_rows = len(self.widths)  # PCA at each
         return board
+
+    def score_references(self, until: float) -> None:
+        """Score what students are compared with, while there is time; what is missing then is noted."""
+        settings, width = self.settings, self.board.prepared.vectors.width
+        sensible = [size for size in self.space.bytes_competed if 2 * size <= width]  # more is int4's
+        sizes = sensible if settings.faiss_baselines is None else settings.faiss_baselines
+        scores, widths = self.inputs.scores, [d for d in self.widths if d <= width]
+        count = 1 + bool(scores) + 2 * len(widths) + len(sizes)
+        with (
+            timed_stage(self.run, "references", count),
+            progress("Teacher and baselines", count, "encoders") as advance,
+        ):
+            for done, _ in enumerate(self.board.references(widths, settings.seed, scores, sizes), start=1):
+                advance(1)
+                if done < count and time.time() >= until:
+                    self._missing("time was over before all baselines were scored.")
+                    break
 
     def _plan_search(self) -> Search:
         """The plan of the search; the study is made, or opened."""
@@ -215,7 +228,7 @@ class MethodSweep:
         place = SearchPlace(self.run, self.prepared, self.resources, deadline, self.costs)
         run_trials(self.study, search, place, self.tally)
 
-    def _confirm(self, search: Search, board: RowScorer) -> None:
+    def _confirm(self, search: Search) -> None:
         """Train the best trials with more seeds, and score them; what is missing then is noted."""
         from distilbench.trials.rows import Finishing
 
@@ -235,7 +248,7 @@ class MethodSweep:
         jobs, tally = confirmation_jobs(self.run, search, chosen), self.tally
         ends = self.clock.training_end(len(jobs)), self.clock.scoring_end
         finishing = Finishing(*ends, tally.finished, lambda: tally.stage("score"), tally.counted)
-        confirmed = board.students(jobs, self.prepared.resolve(), self.resources, finishing)
+        confirmed = self.board.students(jobs, self.prepared.resolve(), self.resources, finishing)
         member.unconfirmed = bool(confirmed.unfinished)
         for outcome in confirmed.failed:
             candidate = outcome.job.candidate

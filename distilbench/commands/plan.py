@@ -68,7 +68,7 @@ def _of_method(settings: PlanSettings, folder: Path, methods: int) -> Iterator[S
     steps = settings.steps / int(config["budget.steps"]) if settings.steps is not None else 1.0
     trials = settings.trials / methods / max(1, len(records)) if settings.trials is not None else 1.0
     longest_s = max((record.seconds for record in records), default=0.0)
-    for timing in _stages(folder, ("references", "costs", "search", "confirm", "score")):
+    for timing in _stages(folder, ("costs", "teacher", "search", "confirm", "score", "references")):
         name, planned_s = timing.stage, timing.seconds
         if name in AT_ONCE:
             busy = min(timing.workers, max(1, timing.count))

@@ -42,19 +42,21 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             with timed_stage(run, "prepare", len(corpus.sentences)):
                 needs = requirements_of([(get_method(m.space.method), m.space.possible) for m in methods])
                 inputs = prepare_corpus(settings, corpus, needs, console)
-            begun: dict[Path, None] = {}
+            begun: dict[Path, MethodSweep] = {}
             for method, share, turn in schedule_methods(methods, clock):
                 if turn:
                     console.print(f"\n{method.space.method} ({turn})")
-                begun[method.run] = None
-                around = Around(console, LivePage(report, run.name, list(begun)), copy)
+                around = Around(console, LivePage(report, run.name, list({**begun, method.run: None})), copy)
+                begun[method.run] = MethodSweep(settings, method, methods, inputs, share, around)
                 method.missing.clear()
                 try:
-                    MethodSweep(settings, method, methods, inputs, share, around).carry_out()
+                    begun[method.run].carry_out()
                 except NoStudent as error:  # with several methods the others go on
                     if len(methods) == 1:
                         raise
                     method.missing.append(str(error))
+            for method_sweep in begun.values():
+                method_sweep.score_references(clock.late_end)
         with timed_stage(run, "report"):
             folders = [method.run for method in methods]
             records = read_runs(folders)

@@ -18,6 +18,7 @@ from distilbench.commands.run_folder import (
     run_config,
     run_name,
 )
+from distilbench.commands.text_budget import KEY, bound_limits, limits_within_budget
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import triplets_file
 from distilbench.data.requirements import Requirements
@@ -56,6 +57,8 @@ class MethodRun:
     corpus: Corpus
     run: Path
     name: str
+    limits: dict[str, int] = field(default_factory=dict)
+    """Limits of text, by option, that the time budget brought."""
     enqueued: list[dict[str, Any]] = field(default_factory=list)
     """The user's settings that are tried first."""
     notes: list[str] = field(default_factory=list)
@@ -74,10 +77,16 @@ def plan_method_runs(settings: SweepSettings, console: Console) -> tuple[list[Me
     spaces, corpus = _spaces_and_corpus(settings, names, several, console)
     swept = "+".join(names) if settings.methods else "all"
     name = run_name(settings.name, swept, corpus.name, settings.teacher_encoder.title)
+    limits = bound_limits([settings.runs / part for part in (name, *(f"{name}/{method}" for method in names))])
+    if limits is None:
+        limits = limits_within_budget(settings, corpus, console)
+    if limits := {option: most for option, most in limits.items() if option not in settings.model_fields_set}:
+        settings = settings.model_copy(update=limits)
+        spaces, corpus = _spaces_and_corpus(settings, names, several, console)
     runs = []
     for space, trials in zip(spaces, shares(settings.trials, spaces), strict=True):
         part = f"{name}/{space.method}" if several else name
-        run = MethodRun(_with_options(settings, space, trials), corpus, settings.runs / part, part)
+        run = MethodRun(_with_options(settings, space, trials), corpus, settings.runs / part, part, limits)
         run.enqueued = _enqueued_settings(settings, run.space)
         run.notes = space_notes(space)
         for note in run.notes:
@@ -319,6 +328,7 @@ def _sweep_config(settings: SweepSettings, run: MethodRun) -> dict[str, Any]:
     space, budget = run.space, run.space.budget.model_dump(mode="json")
     return {
         **run_config(settings, run.corpus),
+        **({KEY: run.limits} if run.limits else {}),
         "method": space.method,
         "searcher": space.searcher,
         "objectives": list(settings.objectives),

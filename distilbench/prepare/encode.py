@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,9 @@ BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 """What `torch.cpu.get_capabilities` calls those that multiply bfloat16 numbers: of x86 and of Arm."""
 MOST_UNKNOWN = 0.75
 """The largest part of a corpus that is encoded apart, where the store has the vectors of the others."""
+
+RATE_S, RATE_BATCH = 3.0, 64
+"""Seconds, and sentences at a time, in which the rate of an encoder is measured."""
 
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it computes."""
@@ -102,14 +106,8 @@ class CorpusEncoding:
         A sentence that this encoder has read for another corpus of the store is not encoded again, but where most are new,
         or are read by role. Needs `ray.init` only when something is missing.
         """
-        parts = {
-            "encoder": self.spec.identity(),
-            "sentences": text.fingerprint,
-            "stored": self.stored,
-            "step_version": STEP_VERSION,
-        }
-        device = self._device(parts)
-        parts, rows = {**parts, **self._on(device)}, SHARD_ROWS[device]
+        parts, device = self._parts(text)
+        rows = SHARD_ROWS[device]
         shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(text.sentences), rows))]
         names, counts = [shard_name(i) for i, _, _ in shards], list[int]()
 
@@ -123,6 +121,37 @@ class CorpusEncoding:
             found = " and of ".join(map(str, sorted(widths)))
             raise InputError(f"encoder {self.spec.name!r}: it gave vectors of {found} dimensions; expected one width")
         return ShardedArray(path, len(text.sentences), widths.pop(), rows), sum(counts)
+
+    def unknown(self, text: CorpusText) -> int:
+        """How many of the sentences would have to be encoded now."""
+        parts, _ = self._parts(text)
+        if self.store.find(KIND, parts):
+            return 0
+        readable = sentences_artifact(text.sentences, text.fingerprint, self.store)
+        known = None if self.spec.by_role else known_vectors(readable, parts, self.store)
+        return len(text.sentences) if known is None else int((known[1] < 0).sum())
+
+    def rate(self, sentences: Sequence[str]) -> float:
+        """Sentences a second that the CPU encodes, measured on these for `RATE_S` seconds at most."""
+        model = self.spec.load("cpu")
+        encode(model, sentences[:RATE_BATCH])
+        done, began = 0, time.perf_counter()
+        while done < len(sentences) and time.perf_counter() < began + RATE_S:
+            part = sentences[done : done + RATE_BATCH]
+            encode(model, part, bf16=self.backend == "bf16")
+            done += len(part)
+        return done / (time.perf_counter() - began)
+
+    def _parts(self, text: CorpusText) -> tuple[dict[str, Any], str]:
+        """What the vectors depend on, and the device that makes them."""
+        parts = {
+            "encoder": self.spec.identity(),
+            "sentences": text.fingerprint,
+            "stored": self.stored,
+            "step_version": STEP_VERSION,
+        }
+        device = self._device(parts)
+        return {**parts, **self._on(device)}, device
 
     def _device(self, parts: Mapping[str, Any]) -> str:
         if self.in_process or not gpus_elsewhere(self.size.grow_to):

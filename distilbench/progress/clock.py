@@ -35,6 +35,8 @@ class Clock:
         self.steps_of: Callable[[Mapping[str, Any]], int] = lambda params: 0
         """Hyper-parameters of a trial -> its optimiser steps, where it is trained to its end."""
         self.parts = 1
+        self.late_rows = 0
+        """Encoders that are scored after all else, and are to have their time."""
 
     def part(self, parts: int) -> Clock:
         """The clock of the next of so many methods: an equal share of the time that is left."""
@@ -44,37 +46,49 @@ class Clock:
         return share
 
     @property
+    def is_limited(self) -> bool:
+        """Whether there is a time budget."""
+        return not math.isinf(self.end)
+
+    @property
     def much_left(self) -> bool:
         """Whether there is a time budget of which at least `MUCH` is left."""
-        return not math.isinf(self.end) and self.end - time.time() >= MUCH * (self.end - self.began)
+        return self.is_limited and self.end - time.time() >= MUCH * (self.end - self.began)
 
     @contextmanager
-    def scoring(self, rows: int) -> Iterator[None]:
-        """Time the scoring of so many references. They are those of all methods, so all give of their time for them.
+    def scoring(self) -> Iterator[None]:
+        """Time the scoring of the teacher. It is that of all methods, so all give of their time for it.
 
-        Where those of another method were taken over, its time for one is what is known.
+        Where another method's was taken over, its time for it is what is known.
         """
         began = time.time()
         yield
         seconds = time.time() - began
-        self.row_s = max(self.row_s, seconds / rows)
+        self.row_s = max(self.row_s, seconds)
         self.end += seconds * (1 - 1 / self.parts)
 
     def search_end(self, rows: int, trainings: float = 0.0) -> float:
         """When a search has to end (seconds since the epoch) before so many encoders are scored, so many trained in turn."""
-        return self._before_end(MARGIN * (rows * self.row_s + trainings * self.training_s) + START_S + PUBLISH_S)
+        return self._before_end(rows, MARGIN * trainings * self.training_s + START_S)
 
     def training_end(self, rows: int) -> float:
         """When confirming trainings have to end before so many encoders are scored."""
-        return self._before_end(MARGIN * rows * self.row_s + PUBLISH_S, MOST_RESERVED / 2)
+        return self._before_end(rows, most=MOST_RESERVED / 2)
 
     @property
     def scoring_end(self) -> float:
-        """When the last encoder is begun to be scored."""
-        return self._before_end(PUBLISH_S, MOST_RESERVED / 4)
+        """When the last student is begun to be scored."""
+        return self._before_end(most=MOST_RESERVED / 4)
 
-    def _before_end(self, reserve: float, most: float = MOST_RESERVED) -> float:
-        return self.end if math.isinf(self.end) else self.end - min(reserve, most * (self.end - self.began))
+    @property
+    def late_end(self) -> float:
+        """When the last of the encoders is begun to be scored that are scored after all else."""
+        return self.end - PUBLISH_S
+
+    def _before_end(self, rows: int = 0, more_s: float = 0.0, most: float = MOST_RESERVED) -> float:
+        """Before so many encoders are scored, `more_s` seconds of other work, and what is scored after all else."""
+        reserve = MARGIN * (rows + self.late_rows) * self.row_s + more_s + PUBLISH_S
+        return self.end - min(reserve, most * (self.end - self.began)) if self.is_limited else self.end
 
     def finished(self, record: TrialRecord) -> None:
         """Note how long a complete trial took, or would have taken one that was stopped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,17 +30,21 @@ def starts_for(
     First the settings of the command (`user_settings`), then those of the space, then students and output dimensions, so
     that each has its share; where nothing else is searched, each pair of these is tried once. Where trials compete within
     bytes, the settings of the command are followed by a trial of each number of bytes. With `share_dimensions` False
-    (several objectives, of which the size is one) the sampler chooses the dimension.
+    (several objectives, of which the size is one) the sampler chooses all other dimensions, and students take turns at the
+    numbers of bytes.
     """
     requested, own = _everywhere(space, user_settings), _everywhere(space, space.enqueue)
     students = space.students if "student" in space.parameters else []
-    share_dimensions = share_dimensions or space.is_enumerable
-    dimensions = space.dimensions if share_dimensions and "output_dim" in space.parameters else []
+    share_dimensions, searched = share_dimensions or space.is_enumerable, "output_dim" in space.parameters
+    dimensions = space.dimensions if share_dimensions and searched else []
+    sizes = space.code_settings.values() if searched else []
     named: list[dict[str, Any]] = [{"student": student} for student in students] or [{}]
     sized: list[dict[str, Any]] = [{"output_dim": d} for d in dimensions] or [{}]
-    if dimensions:
-        codes = [{**student, **code} for code in space.code_settings.values() for student in named]
-        own = _each_size_first(space, own, requested, codes)
+    if share_dimensions:
+        own = _each_size_first(space, own, requested, [{**student, **code} for code in sizes for student in named])
+    else:
+        turns = zip(itertools.cycle(named), sizes, strict=False)
+        own = _each_size_first(space, own, requested, [{**student, **code} for student, code in turns], of_each=False)
     starts = [*requested, *own]
     pairs = [{**student, **d} for d in sized for student in named]
     if space.is_enumerable:
@@ -71,13 +76,17 @@ def _everywhere(space: SearchSpace, settings: Iterable[Mapping[str, Any]]) -> li
 
 
 def _each_size_first(
-    space: SearchSpace, starts: list[dict[str, Any]], before: list[dict[str, Any]], codes: list[dict[str, Any]]
+    space: SearchSpace,
+    starts: list[dict[str, Any]],
+    before: list[dict[str, Any]],
+    codes: list[dict[str, Any]],
+    of_each: bool = True,
 ) -> list[dict[str, Any]]:
-    """`starts`, those first that begin a number of bytes (of a student) which none `before` has; then those of `codes` whose
-    bytes no start has."""
+    """`starts`, those first that begin a number of bytes (`of_each` student) which none `before` has; then those of `codes`
+    whose bytes no start has."""
 
     def size(start: Mapping[str, Any]) -> tuple[Any, int | None]:
-        return start.get("student"), space.bytes_of(start)
+        return of_each and start.get("student"), space.bytes_of(start)
 
     begun = {size(start) for start in before}
     first: list[dict[str, Any]] = []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -107,55 +108,39 @@ class RowScorer:
         self.known = _scores(self.file)
 
     def references(
-        self,
-        dimensions: Iterable[int],
-        seed: int,
-        cross_encoder: Sequence[Score] = (),
-        advance: Callable[[int], None] = lambda count: None,
-    ) -> list[ScoreRecord]:
-        """Teacher, then PCA and random projection at each output dimension that the teacher has, and the cross-encoder.
+        self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = (), sizes: Sequence[int] = ()
+    ) -> Iterator[list[ScoreRecord]]:
+        """Score what students are compared with, one encoder at each step: the teacher, and what can be left out for want
+        of time, the most telling first.
 
-        A baseline that cannot be scored is told on the console and left out. `advance` is told of each encoder that is done.
+        These are the cross-encoder, PCA and then random projection at each output dimension that the teacher has, and the
+        teacher's vectors in FAISS's own codes of `sizes` bytes, fitted to training embeddings. A code that FAISS cannot make
+        of the teacher's dimensions, or of so few training sentences, is left out; a baseline that cannot be scored, too,
+        which is told on the console.
         """
-        prepared, corpus = self.prepared, self.scored_corpus
-        teacher = Candidate(self.name, "teacher", TEACHER, prepared.vectors.width, {}, seed)
-        records = self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
-        advance(1)
-        for d in dimensions:
-            for name in BASELINES if d <= prepared.vectors.width else ():
-                candidate = Candidate(self.name, "baseline", name, d, {"output_dim": d}, seed)
-                try:
-                    records += self.rows(
-                        candidate, [d], functools.partial(_encode_baseline, candidate, prepared, corpus)
-                    )
-                except InputError as error:
-                    self.say(f"not scored: {error}")
-                advance(1)
+        prepared, corpus, width = self.prepared, self.scored_corpus, self.prepared.vectors.width
+        teacher = Candidate(self.name, "teacher", TEACHER, width, {}, seed)
+        yield self.rows(teacher, [width], lambda: encode_teacher(prepared, corpus))
         if cross_encoder:
-            records.append(self._cross_encoder(cross_encoder, seed))
-        return records
-
-    def peers(
-        self, sizes: Sequence[int], seed: int, advance: Callable[[int], None] = lambda count: None
-    ) -> list[ScoreRecord]:
-        """The teacher's vectors in FAISS's own codes of these many bytes, fitted to training embeddings; size by size.
-
-        A code that FAISS cannot make of the teacher's dimensions, or of so few training sentences, is left out.
-        """
-        prepared, corpus, width = self.prepared, self.corpus, self.prepared.vectors.width
-        candidate = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
+            yield [self._cross_encoder(cross_encoder, seed)]
+        for name, d in itertools.product(BASELINES, [d for d in dimensions if d <= width]):
+            candidate = Candidate(self.name, "baseline", name, d, {"output_dim": d}, seed)
+            yield self._reference(candidate, functools.partial(_encode_baseline, candidate, prepared, corpus))
+        peer = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
         encoded = functools.cache(functools.partial(encode_teacher, prepared, corpus, calibrated_on({}, FAISS_PEER)))
-        records: list[ScoreRecord] = []
         for size in sizes:
             kinds = [kind for family in FAMILIES if not not_possible(kind := f"{family}{size}", width)]
-            if kinds := [kind for kind in kinds if not too_few(kind, width, len(prepared.train))]:
-                try:
-                    records += self.rows(candidate, [width], encoded, kinds)
-                except InputError as error:
-                    self.say(f"not scored: {error}")
-                    break
-            advance(1)
-        return records
+            kinds = [kind for kind in kinds if not too_few(kind, width, len(prepared.train))]
+            yield self._reference(peer, encoded, kinds) if kinds else []
+
+    def _reference(
+        self, candidate: Candidate, encoded: Callable[[], Encoded], kinds: Sequence[Quantisation] = ()
+    ) -> list[ScoreRecord]:
+        try:
+            return self.rows(candidate, [candidate.dim], encoded, kinds)
+        except InputError as error:
+            self.say(f"not scored: {error}")
+            return []
 
     def say(self, text: str) -> None:
         """Tell it on the console and in the run's log."""

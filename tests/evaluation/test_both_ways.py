@@ -109,7 +109,7 @@ def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list
     scoring = Scoring(folder, load_prepared(prepared), run.corpus, EVERY_TASK)
     board = RowScorer(scoring, "r", CODES, Console(file=io.StringIO()))
     if name == "teacher":
-        return board.references([], 0)
+        return next(board.references([], 0))
     method = get_method(name)
     params = method.params_type.model_validate(METHODS[name]).model_dump(mode="json", by_alias=True)
     candidate = Candidate("r", "student", name, 8, params, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,6 +113,11 @@ class Run:
         return [(r.configuration, r.seed, r.quantisation) for r in self.scores()]
 
 
+def every(found: Iterator[list[ScoreRecord]]) -> list[ScoreRecord]:
+    """The rows of all references."""
+    return [row for rows in found for row in rows]
+
+
 @pytest.fixture(scope="module")
 def corpus(data_folder: Path) -> Corpus:
     """That of `prepared_folder`."""
@@ -125,14 +130,14 @@ def run(tmp_path: Path, prepared_folder: Path, corpus: Corpus, monkeypatch: pyte
 
 
 def test_references_are_the_teacher_and_two_baselines_at_each_width(run: Run) -> None:
-    found = run.board().references([4, 8, 64], seed=5)  # 64 is above the teacher's 32: a student's own width
-    wanted = [("teacher", 32), *((name, d) for d in (4, 8) for name in ("pca", "random_projection"))]
+    found = every(run.board().references([4, 8, 64], seed=5))  # 64 is above the teacher's 32: a student's own width
+    wanted = [("teacher", 32), *((name, d) for name in ("pca", "random_projection") for d in (4, 8))]
     assert [(r.method, r.dim, r.quantisation) for r in found] == [
         (*row, kind) for row in wanted for kind in ("float32", "int8")
     ]
     assert [r.role for r in found[:3]] == ["teacher", "teacher", "baseline"]
     before = (run.folder / "scores.jsonl").read_bytes()
-    assert run.board().references([4, 8, 64], seed=5) == found
+    assert every(run.board().references([4, 8, 64], seed=5)) == found
     assert (run.folder / "scores.jsonl").read_bytes() == before
     assert len({r.record_id for r in run.scores()}) == len(run.scores()) == 10
 
@@ -140,30 +145,30 @@ def test_references_are_the_teacher_and_two_baselines_at_each_width(run: Run) ->
 def test_faisss_codes_are_scored_size_by_size_and_a_killed_driver_loses_one(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scored, done = module.score_candidate, []
+    scored, done = module.score_candidate, 0
 
     def killed(*arguments: Any) -> Any:
-        if len(run.scores()) >= 3:
+        if len(run.scores()) >= 5:
             raise Killed
         return scored(*arguments)
 
     monkeypatch.setattr(module, "score_candidate", killed)
     with pytest.raises(Killed):
-        run.board().peers([1, 2, 16], 0, done.append)
+        for rows in run.board().references([], 0, sizes=[1, 2, 16]):
+            done += len(rows)
     families = ("pq", "opq", "itq", "lsh", "pcar")
-    assert done == [1] and [r.quantisation for r in run.scores()] == [f"{f}1" for f in families]
+    assert done == 2 + 5 and [r.quantisation for r in run.scores()[2:]] == [f"{f}1" for f in families]
     monkeypatch.setattr(module, "score_candidate", scored)
-    found = run.board().peers([1, 2, 16], 0, done.append)
-    assert done == [1, 1, 1, 1]
+    found = every(run.board().references([], 0, sizes=[1, 2, 16]))
     possible = [f"{f}{size}" for size in (1, 2, 16) for f in families if (f, size) not in (("itq", 16), ("lsh", 16))]
-    assert [r.quantisation for r in found] == possible  # 32 dimensions have no 128 bits
+    assert [r.quantisation for r in found[2:]] == possible  # 32 dimensions have no 128 bits
     assert found == run.scores()
 
 
 def test_what_runs_beside_it_have_of_references_is_taken_over(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs = run.board(("int8", "binary")).references([4, 8], seed=5)
+    theirs = every(run.board(("int8", "binary")).references([4, 8], seed=5))
     other = Run(tmp_path / "other", run.prepared, run.corpus, monkeypatch)
     scored: list[tuple[str, int, list[str]]] = []
     real = module.score_candidate
@@ -174,7 +179,7 @@ def test_what_runs_beside_it_have_of_references_is_taken_over(
 
     monkeypatch.setattr(module, "score_candidate", counted)
     board = other.board(("int8", "int4"), name="other", sibling_runs={"run": run.folder, "none": tmp_path / "none"})
-    found = board.references([4], seed=5)
+    found = every(board.references([4], seed=5))
     assert scored == [("teacher", 32, ["int4"]), ("pca", 4, ["int4"]), ("random_projection", 4, ["int4"])]
     assert {r.run for r in found} == {"other"} == {r.run for r in other.scores()} and len(found) == 9
     same = {(r.method, r.dim, r.quantisation): r for r in theirs}
@@ -188,7 +193,7 @@ def test_what_runs_beside_it_have_of_references_is_taken_over(
             assert own.read_bytes() == predictions_path(run.folder, original.record_id).read_bytes()
     assert (
         len({r.record_id for r in found}) == 9
-        and other.board(("int8", "int4"), name="other").references([4], seed=5) == found
+        and every(other.board(("int8", "int4"), name="other").references([4], seed=5)) == found
     ), "its identities are its own"
     run.students(run.job("a"))  # what is trained is not taken over
     assert not board.scored(replace(run.job("a").candidate, run="other"), [8], ["int8"])
@@ -226,12 +231,12 @@ def test_only_the_rows_of_the_tasks_are_embedded(
         monkeypatch.setattr(owner, name, lambda self, rows: (asked[kind].append(rows), real(self, rows))[1])
 
     watch("teacher", ShardedArray, "take")
-    run.board(tasks=tasks).references([], seed=0)
+    every(run.board(tasks=tasks).references([], seed=0))
     monkeypatch.setattr(ShardedArray, "take", real_take)
     for kind in ("pca", "mcr2"):
         watch(kind, get_method(kind), "embed")
     board = run.board(tasks=tasks)
-    rows = board.references([8], seed=0)
+    rows = every(board.references([8], seed=0))
     rows += board.students([run.job("A")], run.prepared, RESOURCES).records
     corpus = run.corpus
     used = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
@@ -292,7 +297,7 @@ def test_a_teacher_that_cannot_be_scored_ends_it_a_baseline_does_not(run: Run, m
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "encode_method", broken)
-        found = run.board(()).references([4, 8], seed=0)
+        found = every(run.board(()).references([4, 8], seed=0))
     assert [(r.role, r.dim) for r in found] == [("teacher", 32), ("baseline", 8), ("baseline", 8)]
     assert run.console.getvalue().count("not scored: encoder 'PCA d=4'") == 1
     other = Run(run.folder.with_name("other"), run.prepared, run.corpus, monkeypatch)
@@ -305,7 +310,7 @@ def test_a_teacher_that_cannot_be_scored_ends_it_a_baseline_does_not(run: Run, m
     with monkeypatch.context() as patch:
         patch.setattr(module, "encode_teacher", zero)
         with pytest.raises(InputError, match="encoder 'tiny d=32': the vector of "):
-            other.board(()).references([4, 8], seed=0)
+            every(other.board(()).references([4, 8], seed=0))
     assert other.scores() == []
 
 
@@ -358,9 +363,9 @@ def test_every_record_has_its_predictions_from_before_it_is_written(run: Run, mo
     with monkeypatch.context() as patch:
         patch.setattr(module, "append_records", killed)
         with pytest.raises(Killed):
-            run.board().references([8], seed=5)
+            every(run.board().references([8], seed=5))
     assert run.scores() == [] and len(kept(run)) == 2  # the teacher, as it is and in int8
-    records = run.board().references([8], seed=5)
+    records = every(run.board().references([8], seed=5))
     assert kept(run) == sorted(f"{r.record_id[:24]}.npz" for r in records)
     for record in records:
         found = Predictions.load(predictions_path(run.folder, record.record_id))

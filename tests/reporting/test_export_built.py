@@ -32,7 +32,7 @@ def scored(tmp_path_factory, prepared_folder, data_folder):
     corpus = folder_corpus(data_folder, Limits(), Requirements(triplets=True))
     console = Console(file=io.StringIO())
     board = RowScorer(Scoring(run, load_prepared(prepared_folder), corpus), "run", ("int8", "binary"), console)
-    board.references([8], seed=3)
+    list(board.references([8], seed=3))
     shutil.copytree(prepared_folder, run / "prepared")
     return run
 

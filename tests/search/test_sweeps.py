@@ -26,6 +26,8 @@ from distilbench.search.space_files import shipped_folder
 from distilbench.search.study import load_study
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import read_timings
+from distilbench.trials import rows
+from distilbench.trials.scoring import Candidate
 
 
 def command(*arguments: str) -> str:
@@ -176,7 +178,7 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     assert counts["baseline", "pca"] == counts["baseline", "random_projection"] == 2
     assert "r/pca: no student of bytes per vector 32: none of its trials was completed." in sweep.page()
     assert [t.stage for t in read_timings(sweep.run) if not t.first_s] == ["start", "prepare", "report"]
-    assert [t.stage for t in read_timings(sweep.run / "pca")] == ["references", "search", "confirm", "score"]
+    assert [t.stage for t in read_timings(sweep.run / "pca")] == ["teacher", "search", "confirm", "score", "references"]
     planned = tmp_path / "plan.json"
     told_plan = command("plan", "--from", str(sweep.run), "--trials", "400", "--price", "2", "--json", str(planned))
     assert "search (pca)" in told_plan and json.loads(planned.read_text())["seconds"] > 0
@@ -232,3 +234,30 @@ def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
     }
     assert {d: own[0]["trial"] for d, own in chosen.items()} == {d: r.number for d, r in best.items()}
     assert sweep.leftovers() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_where_baselines_take_long_the_time_is_the_students(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SPACE.format(steps=8).replace("  lr:", "  bits: {choices: [8, 4]}\n  lr:").replace("trials: 6", "trials: 4")
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, "--quantise", "none", space=text)
+    now, late_s, scored = time.time, [0.0], rows.score_candidate
+
+    def slowly(candidate: Candidate, *arguments: Any) -> Any:
+        late_s[0] += 1300 if candidate.role == "baseline" else 0
+        return scored(candidate, *arguments)
+
+    monkeypatch.setattr(rows, "score_candidate", slowly)
+    monkeypatch.setattr(time, "time", lambda: now() + late_s[0])
+    out = sweep.done("--time-budget", "1h")
+    assert len(sweep.trials()) == 4 and all(t.state in ("COMPLETE", "PRUNED") for t in sweep.trials())
+    note = "time was over before all baselines were scored."
+    assert note in out and note in sweep.page()
+    students = {r.bytes_per_vector for r in sweep.scores() if r.role == "student"}
+    assert students >= {2, 4, 8}, "every number of bytes has one"
+    assert [(r.method, r.dim) for r in sweep.scores() if r.role == "baseline"][:2] == [("pca", 4), ("pca", 8)]
+    assert not any(r.label.startswith("FAISS") for r in sweep.scores())
+    sweep.done()
+    assert any(r.label.startswith("FAISS") for r in sweep.scores()) and note not in sweep.page()

@@ -1,17 +1,25 @@
-"""The clock of a time budget, and what is a duration."""
+"""The clock of a time budget, what is a duration, and how much text is read within it."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 from watched import failed, record
 
+from distilbench.commands.corpus import load_corpus
+from distilbench.commands.text_budget import limits_within_budget
+from distilbench.data.requirements import NO_REQUIREMENTS
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.progress import clock as timing
 from distilbench.progress.clock import Clock
 from distilbench.records import Rung, TrialRecord
-from distilbench.settings.sweep import seconds
+from distilbench.settings.sweep import SweepSettings, seconds
 
 
 class Now:
@@ -53,8 +61,8 @@ def test_without_a_budget_nothing_ends(now: Now) -> None:
 
 def test_the_search_ends_before_what_comes_after_it(now: Now) -> None:
     clock = Clock(1000.0)
-    with clock.scoring(rows=4):
-        now.at += 8
+    with clock.scoring():
+        now.at += 2
     assert clock.row_s == 2
     clock.finished(trial(10.0, 20.0))
     clock.finished(trial(5.0, 5.0))  # a shorter one
@@ -65,6 +73,10 @@ def test_the_search_ends_before_what_comes_after_it(now: Now) -> None:
     assert clock.search_end(6, 4) == pytest.approx(2000 - 1.5 * (12 + 120) - 20)
     assert clock.training_end(6) == pytest.approx(2000 - 1.5 * 12 - 5)
     assert clock.scoring_end == pytest.approx(1995)
+    clock.late_rows = 4  # what is scored after all else has its time
+    assert clock.search_end(6, 4) == pytest.approx(2000 - 1.5 * (20 + 120) - 20)
+    assert clock.training_end(6) == pytest.approx(2000 - 1.5 * 20 - 5)
+    assert clock.scoring_end == pytest.approx(2000 - 1.5 * 8 - 5) and clock.late_end == 1995
 
 
 def test_each_method_has_an_equal_share_of_what_is_left(now: Now) -> None:
@@ -80,21 +92,45 @@ def test_each_method_has_an_equal_share_of_what_is_left(now: Now) -> None:
     assert 0 < clock.part(1).end - now.at <= 1
 
 
-def test_what_references_take_is_shared_by_the_methods(now: Now) -> None:
+def test_what_the_teacher_takes_is_shared_by_the_methods(now: Now) -> None:
     clock = Clock(300.0)
     first = clock.part(3)
-    with first.scoring(rows=4):
+    with first.scoring():
         now.at += 60
-    assert first.row_s == 15 and first.end == 1140  # 20 of its own 100, and 80 seconds are left as for the others
-    clock.row_s, now.at = 15, 1140
+    assert first.row_s == 60 and first.end == 1140  # 20 of its own 100, and 80 seconds are left as for the others
+    clock.row_s, now.at = 60, 1140
     second = clock.part(2)
-    with second.scoring(rows=4):  # they were taken over
+    with second.scoring():  # it was taken over
         now.at += 1
-    assert second.row_s == 15 and second.end == 1220.5
+    assert second.row_s == 60 and second.end == 1220.5
     alone = Clock(300.0)
-    with alone.scoring(rows=4):
+    with alone.scoring():
         now.at += 60
     assert alone.end == alone.began + 300
+
+
+# Text
+
+
+def limits(monkeypatch: pytest.MonkeyPatch, store: Path, rate: float, **asked: Any) -> dict[str, int]:
+    """The limits of text for the demonstration, with a teacher that encodes `rate` sentences a second."""
+    monkeypatch.setattr(CorpusEncoding, "rate", lambda self, sentences: rate)
+    settings = SweepSettings(method="hpd", store=store, **asked)
+    corpus = load_corpus(settings, NO_REQUIREMENTS, Console(quiet=True))
+    lower = limits_within_budget(settings, corpus, Console(quiet=True))
+    shorter = load_corpus(settings.model_copy(update=lower), NO_REQUIREMENTS, Console(quiet=True))
+    assert len(shorter.sentences) < len(corpus.sentences) or not lower
+    return lower
+
+
+def test_a_slow_teacher_reads_less_text_in_a_short_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    of_rate = functools.partial(limits, monkeypatch, tmp_path)
+    assert of_rate(100) == {}, "there is no budget"
+    assert of_rate(1000, time_budget="10m") == {}
+    assert of_rate(0.1, time_budget="10m") == {"max_sentences": 2000, "max_pairs": 1000, "max_documents": 1000}
+    assert of_rate(0.1, time_budget="10m", max_sentences=20_000).keys() == {"max_pairs", "max_documents"}
+    slow, fast = (of_rate(rate, time_budget="10m")["max_sentences"] for rate in (110, 113))
+    assert 2000 < slow < fast
 
 
 def trial(*rung_seconds: float) -> TrialRecord:

@@ -1,0 +1,75 @@
+"""How much text a sweep reads within a time budget: as much as the teacher encodes in a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from distilbench.data.corpus import Corpus
+from distilbench.encoders.encoder import default_device
+from distilbench.prepare.encode import CorpusEncoding
+from distilbench.progress.console import duration
+from distilbench.settings.sweep import SweepSettings
+from distilbench.storage.files import bound_config
+
+SHARE = 0.2
+"""The part of the budget in which the teacher encodes."""
+LEAST = {"max_sentences": 2_000, "max_pairs": 1_000, "max_documents": 1_000}
+"""Options that limit text, with the fewest that a budget brings them down to."""
+KEY = "text_within_budget"
+"""In a run's config.json: the limits that its budget brought."""
+SAMPLE = 2_048
+"""Sentences at most on which the teacher's rate is measured."""
+
+
+def bound_limits(folders: Sequence[Path]) -> dict[str, int] | None:
+    """The limits of text that a budget brought to the run in one of these folders; None: there is no run yet."""
+    configs = [config for folder in folders if (config := bound_config(folder))]
+    return dict(configs[0].get(KEY, {})) if configs else None
+
+
+def limits_within_budget(settings: SweepSettings, corpus: Corpus, console: Console) -> dict[str, int]:
+    """Lower limits of text, by option, of which the teacher encodes all in `SHARE` of the time budget; {} where all that
+    `corpus` has can be, and on a GPU or a cluster, which encode it in minutes.
+
+    Training text goes first, then documents. An option that the user gave stays as it is.
+    """
+    free = {name: least for name, least in LEAST.items() if name not in settings.model_fields_set}
+    if settings.time_budget is None or settings.given is not None or not free:
+        return {}
+    if settings.address or settings.grow_to or default_device() != "cpu":
+        return {}
+    encoding = CorpusEncoding(
+        settings.teacher_encoder, settings.artifacts, "Teacher", backend=settings.backend, in_process=True
+    )
+    total = len(corpus.sentences)
+    new = encoding.unknown(corpus.text)
+    if not new:
+        return {}
+    places = np.random.default_rng(0).permutation(total)[:SAMPLE]
+    rate = encoding.rate([corpus.sentences[int(place)] for place in places])
+    allowed = total - new + int(rate * SHARE * settings.time_budget)
+    if total <= allowed:
+        return {}
+    rest, sets = len(corpus.scored_rows), [len(s.documents) for s in corpus.retrieval]
+    pairs = max(map(len, (corpus.pairs_P2, corpus.judged_P2, corpus.triplets_T3)))
+    used = {"max_sentences": len(corpus.train), "max_pairs": pairs, "max_documents": max(sets, default=0)}
+    used = {name: min(getattr(settings, name) or count, count) for name, count in used.items()}
+    texts = max(0, allowed - rest)
+    most = {"max_sentences": texts // 2 if pairs else texts, "max_pairs": texts // 4}
+    if allowed < rest and sets:
+        most["max_documents"] = int(used["max_documents"] * max(0.0, 1 - (rest - allowed) / sum(sets)))
+    lower = {name: max(free[name], value) for name, value in most.items() if name in free}
+    lower = {name: value for name, value in lower.items() if value < used[name]}
+    if not lower:
+        return {}
+    told = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in lower.items())
+    console.print(
+        f"{told}: within --time-budget {duration(settings.time_budget)}, since the teacher encodes {rate:.3g} sentences a "
+        f"second, and {new:,} are new to it. What you give yourself stays.",
+        markup=False,
+    )
+    return lower
