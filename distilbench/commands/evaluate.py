@@ -32,7 +32,7 @@ from distilbench.evaluation.encoders import (
     check_vectors,
     encoder_rows,
 )
-from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code, too_few
+from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code, saved_kinds, too_few
 from distilbench.evaluation.pairs import pair_scores
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.prepare.encode import CorpusEncoding
@@ -80,7 +80,7 @@ class Evaluation:
         identities: dict[tuple[int, Quantisation], dict[str, Any]] = {}
         for width in widths:
             label, row_role = (spec.title, role) if width == whole else (f"{spec.title} d={width}", "encoder")
-            for kind in self.quantisations:
+            for kind in self._kinds(spec, width):
                 if kind == "float32" or not self._left_out(spec, kind, width):
                     own = {"label": label, "role": row_role, "dim": width, "quantisation": kind}
                     identity = fingerprint([common, own, measured])
@@ -156,7 +156,6 @@ class Evaluation:
 
     def _codes(self, spec: EncoderSpec, vectors: Vectors) -> Codes:
         """The codes that were saved with a student; for any other encoder, and width, calibrated on training text."""
-        kinds = [kind for kind in self.quantisations if kind != "float32"]
 
         @functools.cache
         def calibration() -> NDArray[np.float32]:
@@ -170,7 +169,16 @@ class Evaluation:
                 return Code.load(kind, place, width)
             return Code.calibrate(kind, calibration()[:, :width])
 
-        return lambda width: [code(kind, width) for kind in kinds if not self._left_out(spec, kind, width)]
+        def codes(width: int) -> list[Code]:
+            kinds = [kind for kind in self._kinds(spec, width) if kind != "float32"]
+            return [code(kind, width) for kind in kinds if not self._left_out(spec, kind, width)]
+
+        return codes
+
+    def _kinds(self, spec: EncoderSpec, width: int) -> list[Quantisation]:
+        """The codes that a model is scored in: those asked for, and those that are saved with it."""
+        saved = [] if "none" in self.settings.quantise else saved_kinds(spec.folder(), width)
+        return list(dict.fromkeys((*self.quantisations, *saved)))
 
     def _left_out(self, spec: EncoderSpec, kind: Quantisation, width: int) -> str:
         """Why a model is not scored in a code, which is told once; "" where it is."""

@@ -21,7 +21,7 @@ from distilbench.commands.run_folder import on_cluster
 from distilbench.data.documents import IDS, documents_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.evaluation.faiss_codes import read_card, saved_code
+from distilbench.evaluation.faiss_codes import saved_code, saved_kinds
 from distilbench.evaluation.indexes import LINKS, MORE, document_index
 from distilbench.prepare.document_codes import ChosenCode, code_documents, find_codes
 from distilbench.reporting.loading import literal
@@ -111,8 +111,7 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
 def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCode:
     """The code that is saved with the student: the one called `kind`, else its only one, else float32."""
     folder, width = student.folder(), student.width()
-    cards = [*folder.glob("quantisation-*.json"), *folder.glob("d*/quantisation-*.json")] if folder else []
-    saved = sorted({str(card.get("kind")) for path in cards if (card := read_card(path)).get("width") == width})
+    saved = saved_kinds(folder, width)
     told = f"it has {', '.join(saved) or 'none'} of {width} dimensions, and float32"
     if kind is None and len(saved) > 1:
         raise InputError(f"--student {named}: {len(saved)} codes are saved with it; expected --code with one: {told}")

@@ -140,6 +140,12 @@ def read_card(card: Path) -> dict[str, Any]:
     return read_json_object(card, "expected what save() writes")
 
 
+def saved_kinds(folder: Path | None, width: int) -> list[str]:
+    """The codes of vectors of this width that are saved with a student, in the order of their names."""
+    cards = [*folder.glob("quantisation-*.json"), *folder.glob("d*/quantisation-*.json")] if folder else []
+    return sorted({str(card.get("kind")) for path in cards if (card := read_card(path)).get("width") == width})
+
+
 def saved_code(folder: Path | None, kind: str, width: int) -> Path | None:
     """Find the folder of a student's code of the first `width` dimensions; None if there is none.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,8 @@ def _notes(board: Leaderboard, compared: Comparison, costs: ServingCosts) -> Ite
     if demonstration:
         rows = "All rows" if demonstration == len(board.rows) else f"{demonstration} of {len(board.rows)} rows"
         yield f"{rows} are scored {ON_DEMONSTRATION}."
+    for note, count in Counter(note for row in board.rows for note in row.record.notes).items():
+        yield f"Of {count} of {len(board.rows)} rows: {note}."
     if lost := [told(row) for row in board.rows if below_overlap(row)]:
         yield f"Neighbours lost, not recommended: {'; '.join(lost)}."
 

@@ -67,7 +67,7 @@ class EvaluateSettings(DataSettings, ReadingSettings, ClusterSettings, RunPlaceS
     )
     quantise: Codes = option(
         "Score also in these codes: int8, int4, binary, or one of FAISS's with its bytes (opq16, pq16, itq16, lsh16, "
-        "pcar16).",
+        "pcar16); none leaves out also those that are saved with a model.",
         (),
     )
     indexes: Names = option(

@@ -120,13 +120,15 @@ def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list
     return board.rows(candidate, method.widths_of(params), lambda: encoded)
 
 
-def evaluated(run: Run, folder: Path, model: Path, dims: Iterable[int]) -> list[ScoreRecord]:
+def evaluated(
+    run: Run, folder: Path, model: Path, dims: Iterable[int], quantise: tuple[str, ...] = CODES
+) -> list[ScoreRecord]:
     given = {
         "model": (str(model),),
         "data": str(run.data),
         "tasks": EVERY_TASK,
         "dims": tuple(dims),
-        "quantise": CODES,
+        "quantise": quantise,
         "indexes": ("flat", "ivf"),
         "cost": False,
         "name": "e",
@@ -197,6 +199,9 @@ def test_evaluate_takes_the_quantiser_that_was_saved(run: Run, tmp_path: Path) -
     swept(run, tmp_path / "run", "hpd")
     model = tmp_path / "run" / "students" / "s"
     own = {r.quantisation: r for r in evaluated(run, tmp_path / "own", model, ())}
+    unasked = {r.quantisation: r for r in evaluated(run, tmp_path / "unasked", model, (), quantise=())}
+    assert {kind: r.scores for kind, r in unasked.items()} == {kind: r.scores for kind, r in own.items()}
+    assert [r.quantisation for r in evaluated(run, tmp_path / "none", model, (), quantise=("none",))] == ["float32"]
     for kind in CODES:
         for suffix in ("json", "faiss"):
             (model / f"quantisation-{kind}.{suffix}").unlink()
