@@ -10,10 +10,7 @@ def no_client_server(params: Any, head: bool) -> None:
 
     It listens on the node's address, and Ray has no option for another one, nor one to leave it out. Nothing of ours uses
     it: sweeps are started on the head, or by `ray job submit` through the dashboard's port, which is on localhost.
-
-    Args:
-        params: The `RayParams` that `ray start` made of its options; changed in place.
-        head: Whether a head is started; a worker has no such server.
+    `params` are the `RayParams` that `ray start` made of its options; they are changed in place.
     """
     if head:
         params.ray_client_server_port = None

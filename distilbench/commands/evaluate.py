@@ -164,16 +164,13 @@ class Evaluation:
             check_vectors(vectors_ND, spec.name, self.corpus.sentences, rows)
             return vectors_ND
 
-        def code(kind: Quantisation, width: int) -> Code:
-            if place := saved_code(spec.folder(), kind, width):
-                return Code.load(kind, place, width)
-            return Code.calibrate(kind, calibration()[:, :width])
+        def codes(width: int) -> Iterator[Code]:
+            for kind in self._kinds(spec, width):
+                if kind != "float32" and not self._left_out(spec, kind, width):
+                    place = saved_code(spec.folder(), kind, width)
+                    yield Code.load(kind, place, width) if place else Code.calibrate(kind, calibration()[:, :width])
 
-        def codes(width: int) -> list[Code]:
-            kinds = [kind for kind in self._kinds(spec, width) if kind != "float32"]
-            return [code(kind, width) for kind in kinds if not self._left_out(spec, kind, width)]
-
-        return codes
+        return lambda width: list(codes(width))
 
     def _kinds(self, spec: EncoderSpec, width: int) -> list[Quantisation]:
         """The codes that a model is scored in: those asked for, and those that are saved with it."""

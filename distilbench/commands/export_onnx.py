@@ -70,7 +70,6 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
     `input_ids` and `attention_mask` (int64, B x T) become `sentence_embedding` (float32, B x d), d the width that the
     folder's model gives. It is run by ONNX Runtime, with tokenizers alone, on short, long and empty sentences.
     """
-    check_onnx()
     model = EncoderSpec(str(folder)).load()
     if reason := no_graph(model):
         raise _unable(name, reason)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from distilbench.storage.files import file_sha256, remove_folder
 from distilbench.storage.remote import Remote, files_in, in_parallel
 
 
+@dataclass
 class FolderCopy:
     """Keeps in `remote` what is in `folder`.
 
@@ -19,18 +21,13 @@ class FolderCopy:
     the opposite order: so the copy always has what is named in them.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        remote: Remote,
-        last: tuple[str, ...] = (),
-        *,
-        copied: Callable[[str], bool] = lambda name: True,
-        hold: Callable[[Path, Path], None] | None = None,
-    ) -> None:
-        self.folder, self.remote, self.last, self.copied, self.hold = folder, remote, last, copied, hold
-        self._known: dict[str, object] | None = None
-        """The state of each file in the storage as it was here when it was copied; None: it has to be copied again."""
+    folder: Path
+    remote: Remote
+    last: tuple[str, ...] = ()
+    copied: Callable[[str], bool] = lambda name: True
+    hold: Callable[[Path, Path], None] | None = None
+    _known: dict[str, object] | None = None
+    """The state of each file in the storage as it was here when it was copied; None: it has to be copied again."""
 
     def files(self) -> dict[str, Path]:
         """The files that are to be in the storage."""
