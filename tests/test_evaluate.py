@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 from samples import make_data, make_encoder, random_sentences, write_tsv
 from scipy.stats import pearsonr, spearmanr
@@ -245,6 +246,17 @@ def test_a_code_that_needs_more_sentences_than_there_are_is_left_out_and_said(
     assert "pq4: 50 sentences to calibrate on; expected at least 256" in capsys.readouterr().out
 
 
+def test_cpus_are_the_threads_of_the_command(
+    tmp_path: Path, models: list[Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[int]()
+    monkeypatch.setattr(Evaluation, "score", lambda *_: threads.append(torch.get_num_threads()))
+    before = torch.get_num_threads()
+    with pytest.raises(NotAllScored):
+        evaluate(settings(tmp_path, models, data, tasks=("sts",), cpus=1), Console(quiet=True))
+    assert threads == [1, 1] and torch.get_num_threads() == before
+
+
 def test_vectors_of_several_widths_are_one_clear_error(
     tmp_path: Path, models: list[Path], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +320,6 @@ def test_a_static_embedding_is_an_encoder_too(tmp_path: Path, models: list[Path]
 
 
 def test_the_pair_head_that_a_student_brings(tmp_path: Path, models: list[Path], data: Path) -> None:
-    import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Normalize

@@ -10,7 +10,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,7 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     try:
         # Threads that share a product of matrices wait for each other: beside another process on one of two cores a
         # cross-encoder took 4.5 times as long on two threads as on one.
-        with nullcontext() if cluster or cpus is None else torch_threads(cpus, most=True):
+        with torch_threads(None if cluster else cpus, most=True):
             yield
     finally:
         ray.shutdown()

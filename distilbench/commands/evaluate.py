@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from distilbench.evaluation.encoders import (
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code, saved_kinds, too_few
 from distilbench.evaluation.pairs import pair_scores
 from distilbench.evaluation.predictions import predictions_path
+from distilbench.machine import torch_threads
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.progress.console import scores_told
 from distilbench.records import (
@@ -243,7 +244,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     with one_writer(run):
         claim_folder(run, _config(settings, corpus), may_change=GROWS)
         ray = ray_cluster(settings.address, settings.cpus, settings.dashboard)
-        with ray if _on_ray(settings) else nullcontext():
+        with ray if _on_ray(settings) else torch_threads(settings.cpus, most=True):
             evaluation = Evaluation(settings, models, corpus, run, console)
             for spec in models:
                 if spec not in failed:
