@@ -132,6 +132,7 @@ def read_documents(path: Path, columns: Columns) -> Iterator[tuple[int, str, str
     for row, (name, text, *more) in read_columns(path, columns.read, numbers=columns.id, optional=(TITLE,)):
         if columns.mark and flag(path, row, MARK, more[-1]):
             continue
+        text = "" if text is None else text
         if isinstance(text, str) and columns.title and isinstance(more[0], str):
             text = f"{more[0].strip()} {text.strip()}"
         empty = isinstance(text, str) and not text.strip()

@@ -19,7 +19,15 @@ from distilbench.choices import TaskKind
 from distilbench.data.about import DEMONSTRATION, PairTaskFormat
 from distilbench.data.classification_sets import read_classification
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.folder import Limits, add_sets, add_training, builder_of, deeper_told, folder_corpus
+from distilbench.data.folder import (
+    Limits,
+    add_sets,
+    add_training,
+    builder_of,
+    deeper_told,
+    folder_corpus,
+    not_read_told,
+)
 from distilbench.data.pair_tasks import add_pair_tasks, formats_of, read_pair_task
 from distilbench.data.readers import read_tsv
 from distilbench.data.sampling import calibration_rows
@@ -51,6 +59,7 @@ def evaluation_corpus(root: Path, kinds: Sequence[TaskKind], limits: Limits) -> 
     if not (corpus.sts or corpus.classification or corpus.probed or corpus.retrieval):
         raise InputError(
             f"--data {root}: no set of {' or '.join(kinds)} in it; expected e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"
+            + not_read_told(corpus.missing)
             + deeper_told(root)
         )
     told, sentences = "the folder's training text", corpus.sentences

@@ -28,7 +28,7 @@ from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.retrieval_sets import has_training_judgements, read_searches, searched_text
 from distilbench.data.sampling import Labelled, draw_evenly, fixed_sample
 from distilbench.data.searches import PAIRS_EXPECTED, PairFile, make_searches, read_pairs
-from distilbench.data.splits import EXPECTED, split_at_end
+from distilbench.data.splits import EXPECTED, is_about_a_split, split_at_end
 from distilbench.data.text import TextStream, open_text
 from distilbench.errors import InputError
 from distilbench.selection import STS, Selection
@@ -159,11 +159,17 @@ def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
         raise InputError(
             f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (docs/data.md has the layout)"
+            + not_read_told(corpus.missing)
             + deeper_told(root)
         )
     if not len(corpus.train) and not own_text:
         expected = "NAME/pairs.tsv, NAME/*.dup_pairs.tsv, NAME/clicks.tsv, unlabeled/*.tsv"
         raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
+
+
+def not_read_told(missing: Sequence[str]) -> str:
+    """The part of a message that names files which are there and are not read, three at most."""
+    return "".join(f"; {line}" for line in [line for line in missing if "not read" in line][:3])
 
 
 def deeper_told(root: Path) -> str:
@@ -210,7 +216,7 @@ def _sts_files(folder: Path, builder: CorpusBuilder) -> dict[tuple[str, str, str
         files[key] = path
     split_groups = {group for group, subset, _ in files if not subset} - {g for g, subset, _ in unsplit if not subset}
     for group, subset, path in unsplit:
-        if group in split_groups:
+        if group in split_groups or is_about_a_split(f"{group}.{subset}"):
             raise InputError(f"{path}: {subset!r} is no split of {group}; {EXPECTED}")
     unread = sorted({p.name for p in folder.glob("[!.]*") if p.is_file()} - {p.name for p in files.values()})
     builder.missing += [f"{folder.name}/{name}: not read; expected NAME.tsv or NAME.tsv.gz" for name in unread]
@@ -244,6 +250,8 @@ def _add_training_text(
                 yield text, source
 
     drawn, sources = draw_evenly(trainable(), limits.sentences)
+    if set(sources) == {""}:  # documents, whose order in a file decides nothing
+        drawn.sort()
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
     for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn):
         builder.rows(texts)

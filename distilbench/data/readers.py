@@ -5,6 +5,7 @@ Python's own `csv` and `json` read them, so that an error can name the row. TSV 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import json
@@ -158,6 +159,8 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             while line := file.readline(LONGEST_LINE):
                 row += 1
+                if row == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise InputError(f"{path}: it is UTF-16; expected UTF-8")
                 if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
                     raise InputError(
                         f"{path}, row {row}: a line of more than {LONGEST_LINE} bytes; expected one row a line"
@@ -202,6 +205,10 @@ def _chosen(path: Path, records: _Records, columns: Sequence[str]) -> Rows:
     check_once(path, columns, header)
     positions = [header.index(c) for c in columns]
     for row, where, fields in records:
+        if fields in ([], [""]):  # a blank line, which is a value where there is one column
+            if len(header) > 1:
+                continue
+            fields = [""]
         if len(fields) != len(header):
             raise InputError(f"{where}: {len(fields)} fields, expected {len(header)} as in the header")
         yield row, [fields[p] for p in positions]
@@ -223,6 +230,8 @@ def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
     decoder = json.JSONDecoder(object_pairs_hook=as_dict)
     for row, text in _lines(path):
+        if not text.strip():
+            continue
         try:
             record = decoder.decode(text)
         except (ValueError, RecursionError) as error:

@@ -10,20 +10,21 @@ Encoders are scored on the splits dev and test, or other usual names of these (`
 (`training_text`).
 
 Documents of equal similarity are ranked by their places, which a file must not decide: one that has the answers first would
-gain or lose by it. So they are placed by digests of their ids. A query that is a document too does not find itself.
+gain or lose by it. So they are placed by digests of their ids. Samples, rows of the corpus and with them codes follow the
+ids in their own order (`in_order`), not the files'. A query that is a document too does not find itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.data.corpus import CorpusBuilder, Split
-from distilbench.data.documents import MARK, TITLE, Columns, documents_once
+from distilbench.data.documents import MARK, TITLE, Columns, documents_once, read_documents
 from distilbench.data.readers import column_names, either, finite_number, read_tsv
 from distilbench.data.sampling import fixed_sample
 from distilbench.data.sentences import text_digest
@@ -33,6 +34,7 @@ from distilbench.errors import InputError
 
 SPLITS: tuple[Split, ...] = ("dev", "test")
 TRAIN = "train"
+LAYOUTS = "expected corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, or corpus.tsv with retrieval/"
 
 
 @dataclass(frozen=True)
@@ -80,14 +82,24 @@ def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[
     Of more than `limit` documents (None: all) those that answer a query and a fixed sample of the others are taken.
     """
     asked: set[str] = set()
-    for layout in layouts(root):
+    found = layouts(root)
+    for layout in found:
         for split in SPLITS:
             if split in layout.qrels:
                 asked |= _add_judged(layout, split, limit, builder)
             else:
                 builder.missing.append(f"{layout.name} retrieval, {split} (queries and qrels)")
         for word in layout.qrels.keys() - EVERY_SPLIT:
-            builder.missing.append(f"{layout.name} retrieval: {layout.qrels[word].name} is of no split; {EXPECTED}")
+            builder.missing.append(
+                f"{layout.name} retrieval: {layout.qrels[word].name} is of no split and not read; {EXPECTED}"
+            )
+    read = {path for one in found for path in (one.corpus, *one.queries.values(), *one.qrels.values())}
+    for folder in set_folders(root):
+        patterns = ("corpus*", "queries*", "qrels*", "qrels/*", "retrieval/queries*", "retrieval/qrels*")
+        unread = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file() and path not in read}
+        if unread:
+            names = ", ".join(path.relative_to(root).as_posix() for path in sorted(unread)[:4])
+            builder.missing.append(f"{names}: not read as a retrieval set; {LAYOUTS}")
     return asked
 
 
@@ -101,7 +113,7 @@ def _add_judged(layout: Layout, split: Split, limit: int | None, builder: Corpus
         others = [doc for doc in row_of if doc not in judged.needed]
         chosen = dict.fromkeys([*judged.needed, *fixed_sample(others, max(0, limit - len(judged.needed)))])
     text_of = {doc: text for doc, text in texts_of(layout) if doc in chosen}
-    own = {query for query, text in judged.queries.items() if text_of.get(query) == text}
+    own = _own(layout, judged.queries, text_of)
     judged = judged.among(text_of, own)
     queries, graded = list(judged.queries.values()), list(judged.grades.values())
     # Answers get their rows in the corpus first, which training text that is a document too has its place by.
@@ -126,6 +138,21 @@ def _add_judged(layout: Layout, split: Split, limit: int | None, builder: Corpus
     told += [f"{count:,} {what}" for what, count in counts.items() if count]
     builder.found.append(f"{layout.name} retrieval, {split}: {'; '.join(told)}")
     return set(queries)
+
+
+def _own(layout: Layout, queries: Mapping[str, str], text_of: Mapping[str, str]) -> set[str]:
+    """The queries that are documents: of the same id and text, before which the document may have a title."""
+    own = {query for query, text in queries.items() if text_of.get(query) == text}
+    titled = {query for query, text in queries.items() if text_of.get(query, "").endswith(f" {text}")}
+    if titled and layout.documents.title:
+        untitled = read_documents(layout.corpus, replace(layout.documents, title=""))
+        own |= {doc for _, doc, text in untitled if doc in titled and text == queries[doc]}
+    return own
+
+
+def in_order(name: str) -> tuple[bool, int, str]:
+    """What ids are sorted by: numbers come first, by their size."""
+    return not name.isdecimal(), len(name), name
 
 
 def searched_text(root: Path, builder: CorpusBuilder) -> Iterator[str]:
@@ -198,12 +225,12 @@ def judged_queries(layout: Layout, split: str) -> JudgedQueries:
         if query not in queries:
             row = next(iter(graded.values()))[0]
             raise InputError(f"{layout.qrels[split]}, row {row}: query id {query!r} is not in {queries_file.name}")
-    answered = [query for query, text in queries.items() if text and query in grades]
+    answered = sorted((query for query, text in queries.items() if text and query in grades), key=in_order)
     if not answered:
         raise InputError(f"{queries_file}: none of its queries has a relevant document in {layout.qrels[split].name}")
     return JudgedQueries(
         {query: queries[query] for query in answered},
-        {query: {doc: grade for doc, (_, grade) in grades[query].items()} for query in answered},
+        {query: {doc: grades[query][doc][1] for doc in sorted(grades[query], key=in_order)} for query in answered},
         {doc: row for q, graded in grades.items() if queries[q] for doc, (row, _) in graded.items()},
         len(grades) - len(answered),
     )
@@ -234,7 +261,7 @@ def _document_rows(layout: Layout) -> tuple[dict[str, int], int]:
             row_of[doc] = row
         else:
             empty += 1
-    return row_of, empty
+    return dict(sorted(row_of.items(), key=lambda doc_and_row: in_order(doc_and_row[0]))), empty
 
 
 def check_documents(layout: Layout, split: str, needed: Mapping[str, int], found: Collection[str]) -> None:

@@ -11,15 +11,17 @@ from distilbench.errors import InputError
 SPLITS = ("train", "dev", "test")
 _MEANS = {
     **dict.fromkeys(("train", "training", "trn"), "train"),
-    **dict.fromkeys(("dev", "devel", "development", "val", "valid", "validation", "trial"), "dev"),
+    **dict.fromkeys(("dev", "devel", "development", "val", "valid", "validation", "eval", "trial"), "dev"),
     **dict.fromkeys(("test", "testing", "tst"), "test"),
 }
 EXPECTED = f"expected one of {', '.join(_MEANS)}"
+_SHARD = re.compile(r"-\d{5}(-of-\d{5})?$")
+"""What the Hugging Face hub writes behind a split: test-00000-of-00001."""
 
 
 def split_of(word: str) -> str | None:
     """The split that a word means, in any case: "Validation" is dev; None if it means none."""
-    return _MEANS.get(word.strip().casefold())
+    return _MEANS.get(_SHARD.sub("", word.strip()).casefold())
 
 
 def split_in(path: Path, row: int, column: str, value: str) -> str:
@@ -31,9 +33,15 @@ def split_in(path: Path, row: int, column: str, value: str) -> str:
 
 def split_at_end(name: str) -> tuple[str, str | None]:
     """A file's name without the split at its end, and that split: "STSB" and "dev" of "STSB.validation"."""
-    ending = re.fullmatch(r"(.+)[._-]([^._-]+)", name)
+    ending = re.fullmatch(r"(.+)[._-]([^._-]+)", _SHARD.sub("", name))
     split = split_of(ending[2]) if ending else None
     return (ending[1], split) if ending and split else (name, None)
+
+
+def is_about_a_split(name: str) -> bool:
+    """Whether a name without a split at its end speaks of one all the same: "STSB.test.v2", "STSB.dev1"."""
+    words = (word.rstrip("0123456789") for word in re.split(r"[._-]", name)[1:])
+    return any(split_of(word) or word.casefold() in ("evaluation", "holdout", "heldout") for word in words)
 
 
 def split_files(root: Path, pattern: str) -> dict[str, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ import pytest
 from samples import write_tsv
 
 from distilbench.data.corpus import CorpusBuilder, RetrievalSet
+from distilbench.data.evaluation_sets import evaluation_corpus
+from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.retrieval_sets import read_searches
 from distilbench.errors import InputError
 
@@ -109,6 +112,39 @@ def test_the_order_of_a_file_changes_nothing(tmp_path: Path, answers_first: bool
     assert read_again.documents == as_written.documents
     assert all(map(np.array_equal, read_again.task.relevant, as_written.task.relevant))
     assert read_again.documents not in ([*DOCUMENTS.values()], [text for _, text in lines])
+
+
+@pytest.mark.parametrize("limit", [None, 8])
+@pytest.mark.parametrize("write", [write_own, write_beir])
+def test_shuffled_files_are_the_same_corpus(tmp_path: Path, write: Any, limit: int | None) -> None:
+    folder, corpora = write(tmp_path / "data" / "x", "test"), []
+    for seed in (0, 1, 2):
+        for path in (path for path in folder.rglob("*.*") if seed and path.is_file()):
+            header, rows = [], path.read_text().splitlines()
+            if path.suffix == ".tsv":
+                header, rows = rows[:1], rows[1:]
+            random.Random(seed).shuffle(rows)
+            path.write_text("\n".join([*header, *rows]) + "\n\n")  # a blank line at the end is no row
+        corpora.append(folder_corpus(tmp_path / "data", Limits(documents=limit)))
+    assert corpora[0].fingerprint == corpora[1].fingerprint == corpora[2].fingerprint
+
+
+def test_a_title_does_not_hide_that_a_document_is_the_query(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "data" / "x")
+    add(folder / "corpus.jsonl", '{"_id": "q0", "title": "A debate", "text": "who is it"}')
+    add(folder / "corpus.jsonl", '{"_id": "q2", "title": "", "text": "but where is it"}')
+    add(folder / "corpus.jsonl", '{"_id": "q1", "text": null}')  # as good as no text
+    builder = CorpusBuilder("c")
+    [found] = read(tmp_path / "data", builder=builder)
+    assert found.task.own_Q is not None and found.documents[found.task.own_Q[0]] == "A debate who is it"
+    assert found.task.own_Q[1] == -1 and "1 documents without a text are left out" in builder.found[0]
+
+
+def test_files_of_another_layout_are_told(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "data" / "x")
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "test.jsonl")
+    with pytest.raises(InputError, match=r"x/qrels/test.jsonl, x/queries.jsonl: not read as a retrieval set"):
+        evaluation_corpus(tmp_path / "data", ["retrieval"], Limits())
 
 
 @pytest.mark.parametrize("write", [write_own, write_beir])
@@ -284,6 +320,6 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     (beir / BEIR["queries"]).unlink()
     builder = CorpusBuilder("c")
     assert read(tmp_path / "data", builder=builder) == []
-    assert builder.missing == [
+    assert builder.missing[:4] == [
         f"{name} retrieval, {s} (queries and qrels)" for name in ("beir", "own") for s in ("dev", "test")
     ]

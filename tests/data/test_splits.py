@@ -38,6 +38,8 @@ def sets(folder: Path) -> tuple[list[tuple[str, str, str]], str]:
         ("STSB.Train", ("STSB", "train")),
         ("SICK_trial", ("SICK", "dev")),
         ("STS-B", ("STS-B", None)),
+        ("STSB.train-00000-of-00002", ("STSB", "train")),
+        ("STSB.Eval", ("STSB", "dev")),
         ("news-test", ("news", "test")),
         ("test", ("test", None)),
     ],
@@ -65,6 +67,9 @@ def test_only_test_files_are_test_sets(tmp_path: Path) -> None:
     [
         (("STSB.test.tsv", "STSB.mine.tsv"), "STSB.mine.tsv: 'mine'.*validation"),
         (("STSB.dev.tsv", "STSB.val.tsv"), "STSB.val.tsv: STSB.dev.tsv"),
+        (("STS13.dev.FNWN.tsv",), "'dev.FNWN' is no split of STS13"),  # the split is the last part, or none
+        (("SICK.test.v2.tsv",), "SICK.test.v2.tsv: 'test.v2' is no split of SICK"),
+        (("SICK.dev1.tsv", "STSB.tsv"), "SICK.dev1.tsv: 'dev1' is no split of SICK"),
     ],
 )
 def test_a_file_of_no_split_or_of_one_that_is_there_is_refused(
