@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,6 +176,8 @@ BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
         ["--quantise", "int2"],
         ["--quantise int2: expected int8, int4, binary, or one of FAISS's"],
     ),
+    ("an empty space", lambda p: p.space.write_text(""), [], ["space.yaml: the file: expected keys with values"]),
+    ("a log of no kind", lambda p: None, ["--log-to", "nope"], ["--log-to nope: expected mlflow:URI"]),
     ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
 ]
 
@@ -273,16 +277,29 @@ def test_a_run_that_another_process_works_on_is_left_alone(place: Workplace) -> 
     assert place.files() == []
 
 
+def test_options_that_are_not_given_are_not_set(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[str]] = []
+    monkeypatch.setattr("distilbench.commands.sweep.sweep", lambda s, _: seen.append(s.model_fields_set) or place.root)
+    CliRunner().invoke(app, ["sweep", "--method", "pca", "--max-pairs", "20000", "--no-dashboard"])
+    assert seen == [{"method", "max_pairs", "dashboard"}]
+
+
 @pytest.mark.parametrize("folder", ["store", "runs"])
+@pytest.mark.parametrize(("number", "why"), [(errno.EROFS, "is read-only"), (errno.EMFILE, "takes no file")])
 def test_a_folder_that_cannot_be_written_is_refused(
-    place: Workplace, folder: str, monkeypatch: pytest.MonkeyPatch
+    place: Workplace, folder: str, number: int, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = place.root / "closed"
     closed.mkdir()
-    real = os.access
-    # The tests may be run by root, who may write everywhere.
-    monkeypatch.setattr(os, "access", lambda path, mode: closed not in (path, *Path(path).parents) and real(path, mode))
-    refused(place.sweep(f"--{folder}", str(closed / "mine")), f"--{folder} {closed / 'mine'}", f"{closed} is read-only")
+    real = tempfile.TemporaryFile
+
+    def made(*, dir: Path) -> Any:  # the tests may be run by root, who may write everywhere
+        if dir == closed:
+            raise OSError(number, os.strerror(number))
+        return real(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", made)
+    refused(place.sweep(f"--{folder}", str(closed / "mine")), f"--{folder} {closed / 'mine'}", f"{closed} {why}")
     file = place.root / "file"
     file.write_text("")
     refused(place.sweep(f"--{folder}", str(file)), f"--{folder} {file}", "is no folder")

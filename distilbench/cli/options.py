@@ -57,12 +57,16 @@ def with_options(command: Callable[[S], None], settings: type[S]) -> Callable[..
     SIGTERM the same and 143.
     """
 
-    def run(**options: Any) -> None:
+    def run(context: typer.Context, **options: Any) -> None:
         with exit_status(goes_on=command.__name__ in GO_ON):
-            command(settings(**{name: value for name, value in options.items() if value not in (None, [], ())}))
+            # What the user does not give is not set: a time budget may choose it.
+            sources = {name: context.get_parameter_source(name) for name in options}
+            given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
+            command(settings(**{name: options[name] for name in given}))
 
     fields = sorted(settings.model_fields.items(), key=lambda name_and_field: _place(*name_and_field))
-    parameters = [_parameter(name, field) for name, field in fields]
+    own = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    parameters = [own, *(_parameter(name, field) for name, field in fields)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import default_device
+from distilbench.machine import torch_threads
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.progress.console import duration
 from distilbench.settings.sweep import SweepSettings
@@ -50,7 +51,8 @@ def limits_within_budget(settings: SweepSettings, corpus: Corpus, console: Conso
     if not new:
         return {}
     places = np.random.default_rng(0).permutation(total)[:SAMPLE]
-    rate = encoding.rate([corpus.sentences[int(place)] for place in places])
+    with torch_threads(settings.cpus, most=True):
+        rate = encoding.rate([corpus.sentences[int(place)] for place in places])
     allowed = total - new + int(rate * SHARE * settings.time_budget)
     if total <= allowed:
         return {}
