@@ -317,10 +317,31 @@ def _unknown_architecture(folder: Path) -> None:
     edit_json(weights(folder).with_name("config.json"), lambda c: c.update(model_type="nonesuch", architectures=["X"]))
 
 
-@pytest.mark.parametrize("damage", [_truncated_weights, _unknown_architecture])
-def test_a_folder_that_cannot_be_loaded_is_named(folder: Path, damage: Callable[[Path], None]) -> None:
+def _pointer(folder: Path) -> None:
+    weights(folder).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+
+
+def _half_a_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text('{"version": "1.0",')
+
+
+def _settings_of_another_kind(folder: Path) -> None:
+    (folder / "sentence_bert_config.json").write_text("[1]")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_truncated_weights, r"model\.safetensors is damaged, or not whole: "),
+        (_unknown_architecture, r"\S"),
+        (_pointer, r"model\.safetensors is a pointer of Git LFS"),
+        (_half_a_tokenizer, r"tokenizer\.json is damaged, or not whole: "),
+        (_settings_of_another_kind, r"\S"),
+    ],
+)
+def test_a_folder_that_cannot_be_loaded_is_named(folder: Path, damage: Callable[[Path], None], message: str) -> None:
     damage(folder)
-    with pytest.raises(InputError, match=r"mine': cannot be loaded: \S"):
+    with pytest.raises(InputError, match=rf"mine': cannot be loaded: {message}"):
         EncoderSpec(str(folder)).load()
 
 

@@ -208,7 +208,6 @@ class EncoderSpec:
             )
 
     def _built(self, device: str, **how: Any) -> SentenceTransformer:
-        from safetensors import SafetensorError
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import InputModule
         from transformers.utils.logging import disable_progress_bar
@@ -220,8 +219,8 @@ class EncoderSpec:
             model = SentenceTransformer(
                 str(folder or self.name), revision=self.revision, device=device, trust_remote_code=False, **how
             )
-        except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+        except Exception as error:  # a damaged file brings whatever its library raises
+            reason = _damage(folder) or (str(error).splitlines() or [type(error).__name__])[0]
             reason = f"the hub cannot be reached, {silence}, and its cache does not have it" if silence else reason
             raise InputError(f"encoder {self.name!r}: cannot be loaded: {reason}") from error
         if folder is None:
@@ -263,6 +262,7 @@ def _positions(model: SentenceTransformer) -> int | None:
 _CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".spm", ".py"}
 WEIGHTS = tuple(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", ".index.json"))
 """Where a module's weights are, in the order that loading prefers; an index names the files of its parts."""
+_POINTER = b"version https://git-lfs"
 _TOKENIZER_FILES = "expected a tokenizer's files (tokenizer.json, or its vocabulary) beside config.json"
 
 
@@ -281,6 +281,26 @@ def _check_folder(path: Path) -> None:
         raise InputError(f"encoder {str(path)!r}: no config.json in it; expected a Hugging Face encoder folder")
     if not any(any(path.rglob(name)) for name in WEIGHTS):
         raise InputError(f"encoder {str(path)!r}: no weights in it; expected one of {', '.join(WEIGHTS)}")
+
+
+def _damage(folder: Path | None) -> str:
+    """What is wrong with a file of an encoder that cannot be loaded, after its name; "" where nothing is seen."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in sorted(folder.rglob("*")) if folder else []:
+        if not path.is_file() or path.suffix not in _CONTENT:
+            continue
+        try:
+            with path.open("rb") as file:
+                if file.read(len(_POINTER)) == _POINTER:
+                    return f"{path.name} is a pointer of Git LFS, not the file; expected what `git lfs pull` brings"
+            if path.suffix == ".json":
+                json.loads(path.read_bytes())
+            elif path.suffix == ".safetensors":
+                safe_open(path, "np")
+        except (OSError, ValueError, SafetensorError) as error:
+            return f"{path.name} is damaged, or not whole: {error}"
+    return ""
 
 
 def readable_tokenizer(source: str, what: str) -> Any:
