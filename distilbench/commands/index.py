@@ -20,7 +20,7 @@ from distilbench.commands.output_folder import OutputFolder
 from distilbench.commands.run_folder import on_cluster
 from distilbench.data.documents import IDS, documents_artifact
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.errors import InputError
+from distilbench.errors import InputError, naming
 from distilbench.evaluation.faiss_codes import saved_code, saved_kinds
 from distilbench.evaluation.indexes import LINKS, MORE, document_index
 from distilbench.prepare.document_codes import ChosenCode, code_documents, find_codes
@@ -46,10 +46,8 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
         settings.remote.check()
     store = settings.artifacts
     documents = documents_artifact(settings.documents, settings.id_column, settings.text_column, store)
-    try:
+    with naming("--index"):
         spec = settings.spec.resolved(len(documents.texts))
-    except ValueError as error:
-        raise InputError(f"--index {settings.index}: {error}") from None
     stored = find_codes(documents, student, code, store)
     if stored is None:
         with on_cluster(settings, console):

@@ -47,13 +47,12 @@ class IndexSpec:
     lists: tuple[int, int] | None = None
 
     def resolved(self, documents: int) -> IndexSpec:
-        """With the lists for that many documents filled in."""
+        """With the lists for that many documents filled in; lists that are more than these are bad input."""
         if self.kind != "ivf":
             return IndexSpec(self.kind)
         nlist, nprobe = self.lists or ivf_setting(documents)
-        if not 1 <= nprobe <= nlist <= documents:
-            described = f"nlist {nlist} and nprobe {nprobe} for {documents} documents"
-            raise ValueError(f"ivf: {described}, expected 1 <= nprobe <= nlist <= documents")
+        if nlist > documents:
+            raise InputError(f"ivf:{nlist}:{nprobe}: {documents} documents; expected at least as many as lists")
         return IndexSpec(self.kind, (nlist, nprobe))
 
     def training_rows(self, documents: int) -> int:
@@ -83,6 +82,8 @@ def parse_index(text: str, option: str = "--indexes") -> IndexSpec:
         return IndexSpec(kind)
     if len(numbers) != 2 or kind != "ivf" or not all(n.isdecimal() and int(n) for n in numbers):
         raise InputError(f"{option} {text}: expected {kind} alone, or ivf with nlist and nprobe: ivf:1024:5")
+    if int(numbers[1]) > int(numbers[0]):
+        raise InputError(f"{option} {text}: nprobe is above nlist; expected at most as many, such as ivf:1024:5")
     return IndexSpec(kind, lists=(int(numbers[0]), int(numbers[1])))
 
 

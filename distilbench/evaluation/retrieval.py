@@ -116,7 +116,13 @@ def evaluate_retrieval(
     searched for the first min(100, documents) of all queries, up to three times; the fastest counts. Its build time is
     training and adding, without reading and normalising.
     """
-    specs = [spec.resolved(documents.rows) for spec in indexes]
+    specs: list[IndexSpec] = []
+    too_many: list[str] = []
+    for spec in indexes:
+        try:
+            specs.append(spec.resolved(documents.rows))
+        except InputError as error:
+            too_many.append(f"{documents.where}: not measured: {error}")
     queries_QD = _checked_unit(queries_QD, 0, f"{documents.where}: query")
     with faiss_threads(THREADS):
         started = [_started(spec, documents) for spec in specs]
@@ -133,7 +139,7 @@ def evaluate_retrieval(
         code.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
         for code, (_, values) in zip(codes, measured[len(specs) :], strict=True)
     }
-    return RetrievalResult([cost for cost, _ in measured], per_query, by_code, notes)
+    return RetrievalResult([cost for cost, _ in measured], per_query, by_code, [*notes, *too_many])
 
 
 def _checked_unit(rows_ND: NDArray[Any], first: int, what: str) -> NDArray[np.float32]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from distilbench.errors import InputError
 from distilbench.evaluation import indexes
 from distilbench.evaluation.faiss_codes import unit
 from distilbench.evaluation.indexes import (
@@ -139,16 +140,9 @@ def test_settings_tell_what_an_index_depends_on(kind: indexes.FaissKind, width: 
     assert built(IndexSpec(kind), clusters(3_000, width), 3_000).setting == setting
 
 
-@pytest.mark.parametrize(
-    ("spec", "documents", "message"),
-    [
-        (IndexSpec("ivf", lists=(200, 5)), 100, "nlist 200 and nprobe 5 for 100 documents"),
-        (IndexSpec("ivf", lists=(4, 5)), 100, "nlist 4 and nprobe 5"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(spec: IndexSpec, documents: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        spec.resolved(documents)
+def test_more_lists_than_documents_are_bad_input() -> None:
+    with pytest.raises(InputError, match="ivf:200:5: 100 documents; expected at least as many as lists"):
+        IndexSpec("ivf", lists=(200, 5)).resolved(100)
 
 
 @pytest.mark.parametrize("scores", [2**28, 50 * 70])

@@ -84,11 +84,12 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
         Documents(shards.take, np.arange(shards.rows), shards.width, "set (test)"),
         queries,
         task,
-        indexes=(*map(IndexSpec, FAISS_KINDS), IndexSpec("ivf", lists=(64, 64))),
+        indexes=(*map(IndexSpec, FAISS_KINDS), IndexSpec("ivf", lists=(2_501, 5)), IndexSpec("ivf", lists=(64, 64))),
         codes=(Code.calibrate("int8", calibration), Code.calibrate("binary", calibration)),
         block=400,
     )
     costs = result.costs
+    assert result.notes == ["set (test): not measured: ivf:2501:5: 2500 documents; expected at least as many as lists"]
     assert [c.kind for c in costs] == [*FAISS_KINDS, "ivf", "int8", "binary"]
     assert {(c.set, c.split, c.documents, c.queries, c.threads, c.device) for c in costs} == {
         ("set", "test", 2_500, 40, 1, "cpu")

@@ -240,7 +240,7 @@ def test_bad_options_are_one_error(tmp_path, student, vectors, corpus):
     for options, said in [
         ({"index": "sq8"}, r"--index sq8: expected one of flat, ivf, hnsw"),
         ({"index": "ivf:4"}, r"--index ivf:4: expected ivf alone, or"),
-        ({"index": "ivf:400:4"}, r"--index ivf:400:4: ivf: nlist 400 and nprobe 4 for 300 documents"),
+        ({"index": "ivf:400:4"}, r"--index: ivf:400:4: 300 documents; expected at least"),
         ({"code": "int8"}, r"--code int8: not saved with --student .*; it has none of 32 dimensions, and float32"),
         ({"code": "int9"}, r"code 'int9': expected int8, int4, binary"),
         ({"student": str(two)}, r"2 codes are saved with it; expected --code with one: it has int4, int8"),
