@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from distilbench.cli.options import S, with_options
+from distilbench.errors import InputError
 from distilbench.settings.commands import (
     BestSettings,
     CompareSettings,
@@ -183,4 +184,7 @@ def _write_json(file: Path | None, value: dict[str, Any]) -> None:
     from distilbench.storage.files import write_json
 
     if file:
-        write_json(file, value)
+        try:
+            write_json(file, value)
+        except OSError as error:
+            raise InputError(f"--json {file}: cannot be written: {error.strerror}") from None

@@ -9,7 +9,6 @@ to rung 2.
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from distilbench.errors import InputError
 from distilbench.machine import GPU_PEAK, PEAK
 from distilbench.records import Rung, TrialRecord, read_trials
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
-from distilbench.storage.files import bound_config
+from distilbench.storage.files import bound_config, read_json_object
 from distilbench.trials.budget import Budget
 
 NOT_COMPARED = frozenset({"rung_seconds", PEAK, GPU_PEAK, "latency_ms", "single_ms", "model_bytes", "micro_batches"})
@@ -141,7 +140,7 @@ def _check_prepared(file: Path) -> None:
     again = "repeat the run's command, which makes it again"
     if not file.exists():
         raise InputError(f"{file}: not there, so what the trials were trained on is not known; {again}")
-    for path in paths_in(json.loads(file.read_text())):
+    for path in paths_in(read_json_object(file, again)):
         if not path.exists():
             raise InputError(f"{path}: the trials were trained on it, and it is gone; {again}")
 

@@ -17,8 +17,8 @@ from distilbench.records import Rung, TrialRecord
 EXPECTED = "expected mlflow:URI, such as mlflow:sqlite:///mlflow.db or mlflow:http://HOST:5000, or wandb:PROJECT"
 
 
-def make_logger(target: str, run: Path, name: str) -> Listener:
-    """A listener that logs to what one `--log-to` names: mlflow:URI, wandb:PROJECT."""
+def check_target(target: str) -> tuple[str, str]:
+    """The package, and the URI or project, that one `--log-to` names: mlflow:URI, wandb:PROJECT."""
     package, _, where = target.partition(":")
     if package not in ("mlflow", "wandb") or not where:
         raise InputError(f"--log-to {target}: {EXPECTED}")
@@ -27,6 +27,12 @@ def make_logger(target: str, run: Path, name: str) -> Listener:
     except ImportError:
         wanted = f"pip install 'distilbench[{package}]'"
         raise InputError(f"--log-to {target}: {package} is not installed; expected {wanted}") from None
+    return package, where
+
+
+def make_logger(target: str, run: Path, name: str) -> Listener:
+    """A listener that logs to what one `--log-to` names."""
+    package, where = check_target(target)
     log = _mlflow_log(where, name) if package == "mlflow" else _wandb_log(where, run, name)
 
     def listen(event: Event) -> None:

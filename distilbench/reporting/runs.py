@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord, read_records, read_trials
+from distilbench.storage.files import read_json_object
 
 SCORES = "scores.jsonl"
 TRIAL_FILES = ("trials.jsonl", "confirmations.jsonl")
@@ -81,5 +81,6 @@ def _chosen(folder: Path) -> set[tuple[int | None, str]] | None:
     file = folder / "confirmed.json"
     if not file.exists():
         return None
-    entries = itertools.chain(*json.loads(file.read_text()).values())
+    told = "so which trials are chosen is not known; the run's command, repeated, writes it again"
+    entries = itertools.chain(*read_json_object(file, told).values())
     return {(entry["trial"], entry.get("configuration", "")) for entry in entries}

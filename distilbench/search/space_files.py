@@ -269,4 +269,6 @@ def first_error(path: Path | str, error: ValidationError) -> str:
     where = ".".join(str(part) for part in first["loc"]) or "the file"
     if first["type"] == "value_error":  # of a check of ours, which names the value
         return f"{path}: {where}: {first['ctx']['error']}"
+    if first["type"] == "model_type":  # pydantic's words name a class of ours
+        return f"{path}: {where}: expected keys with values (got {str(first['input'])[:80]!r})"
     return f"{path}: {where}: {first['msg'].lower()} (got {str(first['input'])[:80]!r})"

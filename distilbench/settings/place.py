@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 PANEL = "Cluster and storage"
 RESOURCES = "Resources"
 
+NOT_OURS = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""The errors of a folder that is read-only, or another user's."""
 GPU_SHARE = 0.25
 """The share of a GPU for each worker that prepares data: several of them tokenise and write while one computes."""
 
@@ -45,9 +49,13 @@ def _default_store() -> Path:
 
 def _check_writable(name: str, folder: Path) -> None:
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.exists(path))
-    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
-        return
-    why = "is read-only, or somebody else's" if place.is_dir() else "is no folder"
+    why = "" if place.is_dir() else "is no folder"
+    try:
+        if not why:  # permissions do not tell of all that a file system refuses
+            tempfile.TemporaryFile(dir=place).close()
+            return
+    except OSError as error:
+        why = "is read-only, or somebody else's" if error.errno in NOT_OURS else f"takes no file ({error.strerror})"
     raise InputError(f"{name} {folder}: cannot be written: {place} {why}; expected a folder that can")
 
 

@@ -240,6 +240,7 @@ def test_the_demonstration_corpus_is_named(make_score, tmp_path):
     result = best(tmp_path, "--json", tmp_path / "best.json")
     assert "Scores are on the demonstration corpus, no benchmark.\n" in result.output
     assert json.loads((tmp_path / "best.json").read_text())["demonstration"] is True
+    assert f"--json {tmp_path}: cannot be written" in best(tmp_path, "--json", tmp_path).stderr
     text = page.Pages(records, leaderboard(records), title="").index()
     assert "on the demonstration corpus, no benchmark" in text
 

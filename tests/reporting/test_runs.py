@@ -38,6 +38,9 @@ def test_a_student_chosen_anew_replaces_the_ones_before(make_score, tmp_path):
     assert [r.record_id for r in latest_scores(tmp_path)] == ["t", "early"]
     write_chosen(1, 5)
     assert [r.record_id for r in latest_scores(tmp_path)] == ["t", "old 0", "old 1", "new"]
+    (tmp_path / "confirmed.json").write_text('{"64": [')
+    with pytest.raises(InputError, match=r"confirmed\.json: not JSON .*the run's command, repeated, writes it again"):
+        latest_scores(tmp_path)
 
 
 def test_a_folder_of_several_runs_stands_for_them(make_score, tmp_path):
