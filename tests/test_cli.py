@@ -6,16 +6,19 @@ import errno
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
+from distilbench.cli.options import exit_status
 
 SPACE: dict[str, Any] = {
     "method": "mcr2",
@@ -275,6 +278,16 @@ def test_a_run_that_another_process_works_on_is_left_alone(place: Workplace) -> 
     with one_writer(place.runs / "mine"):
         refused(place.sweep(), str(place.runs / "mine"), "another process is running this sweep")
     assert place.files() == []
+
+
+def test_an_interrupted_command_names_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["python3", "-u", "-m", "distilbench", "sweep", "--method", "pca"])
+    monkeypatch.setattr(sys, "argv", ["/somewhere/__main__.py", "sweep", "--method", "pca"])
+    with pytest.raises(typer.Exit), exit_status(goes_on=True):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "interrupted; to go on: python -m distilbench sweep --method pca\n"
 
 
 def test_options_that_are_not_given_are_not_set(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:

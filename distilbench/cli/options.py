@@ -97,8 +97,9 @@ def exit_status(*, goes_on: bool) -> Iterator[None]:
         print(f"error: {unforeseen(error)}", file=sys.stderr)  # noqa: T201
         raise typer.Exit(1) from None
     except KeyboardInterrupt as error:
-        program, *rest = sys.orig_argv[1:]
-        again = shlex.join(["python", program, *rest] if program == "-m" else [Path(program).name, *rest])
+        *before_it, program = sys.orig_argv[: 1 - len(sys.argv) or None]  # without the options of Python itself
+        begin = ["python", "-m", program] if before_it[-1:] == ["-m"] else [Path(program).name]
+        again = shlex.join([*begin, *sys.argv[1:]])
         print(f"interrupted; to go on: {again}" if goes_on else "interrupted", file=sys.stderr)  # noqa: T201
         raise typer.Exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED) from None
     finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from distilbench.errors import InputError
+from distilbench.settings.place import check_writable
 from distilbench.storage.files import FULL, disk_full, file_sha256, write_json
 
 FORMAT = 1
@@ -29,7 +30,7 @@ class OutputFolder:
     kept: Path | None = None
 
     def check(self) -> None:
-        """Refuse a place that holds, or lies in, something of somebody's."""
+        """Refuse a place that holds, or lies in, something of somebody's, or that cannot be written."""
         target, why = self.folder.absolute(), ""
         kept = self.kept and self.kept.resolve()
         if kept and (target.resolve().is_relative_to(kept) or kept.is_relative_to(target.resolve())):
@@ -43,6 +44,7 @@ class OutputFolder:
         if why:
             expected = f"expected a new or empty folder, or an earlier {self.kind}"
             raise InputError(f"{self.option} {self.folder}: {why}; {expected}")
+        check_writable(self.option, target.parent)
 
     def _others(self, target: Path) -> str:
         """Name what is in a folder beside an earlier one of ours; "" if nothing is."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from distilbench.reporting.page import report_from
 from distilbench.settings.commands import ReportSettings
+from distilbench.settings.place import check_writable
+from distilbench.storage.remote import is_uri
 from distilbench.storage.uris import WITHOUT_STUDENTS, local_runs, written_to
 
 
@@ -13,6 +17,8 @@ def report(settings: ReportSettings) -> str:
     Raises:
         InputError: a source cannot be read.
     """
+    if not is_uri(settings.out):
+        check_writable("--out", Path(settings.out))
     sources = local_runs(settings.run, WITHOUT_STUDENTS)
     with written_to(settings.out) as (folder, page):
         report_from(sources, folder, title=settings.title)

@@ -47,7 +47,8 @@ def _default_store() -> Path:
     return default_store()
 
 
-def _check_writable(name: str, folder: Path) -> None:
+def check_writable(name: str, folder: Path) -> None:
+    """Refuse a folder, given as the option `name`, that cannot be made or written."""
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.exists(path))
     why = "" if place.is_dir() else "is no folder"
     try:
@@ -90,10 +91,10 @@ class ClusterSettings(Settings):
 
     def check_folders(self) -> None:
         """Refuse a folder that cannot be written, before anything is done for it."""
-        _check_writable("--store", self.store)
+        check_writable("--store", self.store)
         if isinstance(self, RunPlaceSettings):
-            _check_writable("--runs", self.runs)
-            _check_writable("--runs", self.report_folder)
+            check_writable("--runs", self.runs)
+            check_writable("--runs", self.report_folder)
 
     @property
     def pool(self) -> PoolSize:

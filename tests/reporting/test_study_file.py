@@ -106,6 +106,8 @@ def test_the_pages_are_built_again_to_the_byte_without_the_run(make_run: Callabl
     bare = tmp_path / "bare.jsonl"
     append_records(bare, read_records(first / "records.jsonl.xz"))
     assert report(bare, "--out", tmp_path / "bare").exit_code == 0
+    refused = report(bare, "--out", bare / "x")
+    assert refused.exit_code == 2 and "bare.jsonl is no folder; expected a folder that can" in refused.stderr
     assert set(letters(tmp_path / "bare").values()) == {""}
     text = (tmp_path / "bare" / "index.html").read_text()
     assert "Without a tie group" in text and "<title>bare" in text
