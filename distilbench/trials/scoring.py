@@ -289,7 +289,10 @@ def encoder_parameters(spec: EncoderSpec) -> int:
     if spec.vectors is not None:
         return 0
     folder = spec.folder()
-    return count_parameters(folder) if folder else sum(p.numel() for p in spec.load().parameters())
+    if folder is None:
+        return sum(p.numel() for p in spec.load().parameters())
+    pickled = any(not any(p.parent.glob("model*.safetensors")) for p in folder.rglob("pytorch_model*.bin"))
+    return sum(p.numel() for p in spec.skeleton().parameters()) if pickled else count_parameters(folder)
 
 
 def count_parameters(folder: Path) -> int:
