@@ -19,6 +19,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.sentence_transformer.modules import Pooling
+from tokenizers.processors import TemplateProcessing
 
 from distilbench.encoders.encoder import (
     PACKAGED,
@@ -28,7 +29,9 @@ from distilbench.encoders.encoder import (
     token_budget_batches,
     token_ids,
 )
+from distilbench.encoders.student import check_student
 from distilbench.errors import InputError
+from distilbench.trials.scoring import count_parameters, encoder_parameters
 
 SENTENCES = (
     "the dog runs in the park",
@@ -129,6 +132,61 @@ def test_a_vector_that_is_not_finite_names_its_sentence(folder: Path) -> None:
     save_file(tensors, path, metadata={"format": "pt"})
     with pytest.raises(FloatingPointError, match="not finite for 'a cat runs'"):
         encode(EncoderSpec(str(folder)).load(), ["the dog", "a cat runs", "one house"])
+
+
+def _chat_template(folder: Path) -> None:
+    """A plain folder whose tokenizer has one: sentence-transformers reads each sentence through it."""
+    (folder / "modules.json").unlink()
+    template = "{% for m in messages %}the {{ m['role'] }} sees {{ m['content'] }} {% endfor %}"
+    (folder / "chat_template.jinja").write_text(template)
+
+
+def _tokenizer_settings(folder: Path) -> None:
+    settings = {"text": {"add_special_tokens": False, "max_length": 7}}
+    edit_json(folder / "sentence_bert_config.json", lambda c: c.update(processing_kwargs=settings))
+
+
+@pytest.mark.parametrize("prompt", [None, "how do i "])
+@pytest.mark.parametrize("change", [_chat_template, _tokenizer_settings])
+def test_what_is_read_beside_the_tokens_is_sentence_transformers_own(
+    folder: Path, model: SentenceTransformer, change: Callable[[Path], None], prompt: str | None
+) -> None:
+    before = EncoderSpec(str(folder)).identity()
+    change(folder)
+    sentences = [*SENTENCES[:2], *SENTENCES[3:6]]
+    expected = SentenceTransformer(str(folder), device="cpu").encode(sentences, prompt=prompt)
+    assert np.abs(expected - model.encode(sentences, prompt=prompt)).max() > 1e-3
+    spec = EncoderSpec(str(folder))
+    np.testing.assert_allclose(encode(spec.load(), sentences, prompt=prompt), expected, atol=1e-5)
+    assert spec.identity() != before
+    with pytest.raises(InputError, match="no transformer that reads tokens"):
+        check_student(str(folder), EncoderSpec("all-MiniLM-L6-v2"))
+
+
+def test_types_of_tokens_are_read(folder: Path) -> None:
+    """As XLNet has them, whose last token has a type of its own."""
+    model = EncoderSpec(str(folder)).load()
+    plain, special = encode(model, SENTENCES[:2]), [("[CLS]", 2), ("[SEP]", 3)]
+    typed = TemplateProcessing(single="[CLS]:1 $A:0 [SEP]:0", special_tokens=special)
+    model.tokenizer.backend_tokenizer.post_processor = typed
+    expected = model.encode(list(SENTENCES[:2]))
+    assert np.abs(expected - plain).max() > 1e-3
+    np.testing.assert_allclose(encode(model, SENTENCES[:2]), expected, atol=1e-5)
+
+
+def test_a_table_of_positions_of_any_name_is_found(encoder_folder: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer, BartConfig, BartModel, GPT2Config, GPT2Model
+
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    bart = BartModel(BartConfig(vocab_size=200, max_position_embeddings=32, **sizes, **heads))
+    gpt2 = GPT2Model(GPT2Config(vocab_size=200, n_embd=16, n_layer=1, n_head=2, n_positions=32))
+    for inner, name in ((bart, "bart"), (gpt2, "gpt2")):
+        inner.save_pretrained(tmp_path / name)
+        AutoTokenizer.from_pretrained(str(encoder_folder)).save_pretrained(tmp_path / name)
+        assert EncoderSpec(str(tmp_path / name), max_tokens=32).load().max_seq_length == 32
+        with pytest.raises(InputError, match="would read 33 tokens of a text, and reads 32 tokens at most"):
+            EncoderSpec(str(tmp_path / name), max_tokens=33).load()
 
 
 # Batches
@@ -321,6 +379,16 @@ def _pointer(folder: Path) -> None:
     weights(folder).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
 
 
+class _Code:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("ran"),)
+
+
+def _pickled_code(folder: Path) -> None:
+    weights(folder).unlink()
+    torch.save({"weight": _Code()}, folder / "pytorch_model.bin")
+
+
 def _half_a_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text('{"version": "1.0",')
 
@@ -337,12 +405,21 @@ def _settings_of_another_kind(folder: Path) -> None:
         (_pointer, r"model\.safetensors is a pointer of Git LFS"),
         (_half_a_tokenizer, r"tokenizer\.json is damaged, or not whole: "),
         (_settings_of_another_kind, r"\S"),
+        (_pickled_code, "Weights only load failed"),
     ],
 )
 def test_a_folder_that_cannot_be_loaded_is_named(folder: Path, damage: Callable[[Path], None], message: str) -> None:
     damage(folder)
     with pytest.raises(InputError, match=rf"mine': cannot be loaded: {message}"):
         EncoderSpec(str(folder)).load()
+
+
+def test_the_parameters_of_pickled_weights_are_counted(folder: Path, model: SentenceTransformer) -> None:
+    expected = count_parameters(folder)
+    torch.save(model[0].model.state_dict(), folder / "pytorch_model.bin")
+    assert encoder_parameters(EncoderSpec(str(folder))) == expected
+    weights(folder).unlink()
+    assert encoder_parameters(EncoderSpec(str(folder))) == sum(p.numel() for p in model.parameters())
 
 
 def test_an_encoder_with_a_default_prompt_reads_it(encoder_folder: Path) -> None:

@@ -226,12 +226,19 @@ def test_another_similarity_of_the_model_is_told(
     assert capsys.readouterr().out.count(told) == 1 and told in page.read_text()
 
 
-def test_an_encoder_with_routes_is_refused(tmp_path: Path, models: list[Path], data: Path) -> None:
-    two = SentenceTransformer(str(models[0]), device="cpu")
-    ways = Router.for_query_document(query_modules=[*two], document_modules=[*two])
-    SentenceTransformer(modules=[ways], device="cpu").save(str(tmp_path / "two"), create_model_card=False)
-    with pytest.raises(InputError, match=r"two': it has routes of its own \(query, document\)"):
-        evaluate(settings(tmp_path, [tmp_path / "two"], data, tasks=("sts",)), Console(quiet=True))
+def test_an_encoder_that_reads_roles_in_its_own_ways_is_refused(tmp_path: Path, models: list[Path], data: Path) -> None:
+    modules = list(SentenceTransformer(str(models[0]), device="cpu"))
+    for first in (0, 1):  # the routes may begin behind the transformer
+        ways = Router.for_query_document(query_modules=modules[first:], document_modules=modules[first:])
+        model = SentenceTransformer(modules=[*modules[:first], ways], device="cpu")
+        model.save(str(tmp_path / "two"), create_model_card=False)
+        with pytest.raises(InputError, match=r"two': it has routes of its own \(query, document\)"):
+            evaluate(settings(tmp_path, [tmp_path / "two"], data, tasks=("sts",)), Console(quiet=True))
+        shutil.rmtree(tmp_path / "two")
+    lengths = Path(shutil.copytree(models[0], tmp_path / "lengths")) / "sentence_bert_config.json"
+    lengths.write_text(json.dumps({**json.loads(lengths.read_text()), "query_length": 8}))
+    with pytest.raises(InputError, match=r"lengths': it has lengths of its own \(query_length\)"):
+        EncoderSpec(str(tmp_path / "lengths")).check("model")
 
 
 def test_a_code_that_needs_more_sentences_than_there_are_is_left_out_and_said(

@@ -46,6 +46,8 @@ ENOUGH_TOKENS = 128
 
 AT_ONCE = 1024
 """Sentences of a batch of an encoder that is no transformer, and has no padding."""
+BESIDE = 32
+"""Sentences of a batch of a transformer that sentence-transformers itself reads with."""
 
 
 @dataclass(frozen=True)
@@ -176,11 +178,14 @@ class EncoderSpec:
             return
         model = self.skeleton()
         self._check_limit(model)
-        if isinstance(model[0], Router):
-            routes = ", ".join(model[0].sub_modules)
+        routes = [route for module in model if isinstance(module, Router) for route in module.sub_modules]
+        ways = [f"routes of its own ({', '.join(routes)})"] if routes else []
+        lengths = [name for name in _LENGTHS if getattr(model[0], name, None) is not None]
+        ways += [f"lengths of its own ({', '.join(lengths)})"] if lengths else []
+        if ways:
             raise InputError(
-                f"{role} {self.name!r}: it has routes of its own ({routes}), which `index` alone reads; expected an "
-                "encoder that reads all text in one way"
+                f"{role} {self.name!r}: it has {' and '.join(ways)}, which `index` alone reads; expected an encoder that "
+                "reads all text in one way"
             )
         if reads_tokens(model):
             check_tokenizer(model.tokenizer, f"{role} {self.name!r}")
@@ -253,13 +258,18 @@ def _positions(model: SentenceTransformer) -> int | None:
     import torch
 
     for name, table in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(table, torch.nn.Embedding):
-            # RoBERTa and MPNet count from behind the number of the padding token.
-            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+        if name.endswith(_POSITIONS) and isinstance(table, torch.nn.Embedding):
+            # RoBERTa and MPNet count from behind the number of the padding token, BART and OPT from 2.
+            before = 0 if table.padding_idx is None else table.padding_idx + 1
+            return table.num_embeddings - int(getattr(table, "offset", before))
     return None
 
 
-_CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".spm", ".py"}
+_POSITIONS = ("position_embeddings", "position_embedding", "embed_positions", ".wpe")
+"""What models call their table of positions; GPT-2 calls it wpe."""
+_LENGTHS = ("query_length", "document_length", "query_expansion")
+"""What sentence-transformers reads texts of a role by, beside prompts and routes."""
+_CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".spm", ".py", ".jinja"}
 WEIGHTS = tuple(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", ".index.json"))
 """Where a module's weights are, in the order that loading prefers; an index names the files of its parts."""
 _POINTER = b"version https://git-lfs"
@@ -330,10 +340,21 @@ def default_device() -> str:
 
 
 def reads_tokens(model: SentenceTransformer) -> bool:
-    """Whether a transformer reads the sentences' token ids; a static embedding (model2vec) or another module does not."""
+    """Whether a transformer reads the sentences' token ids; a static embedding (model2vec) or another module does not.
+
+    Neither does one that reads more than they: a chat template, settings of its own for its tokenizer, types of tokens as
+    XLNet has.
+    """
     from sentence_transformers.base.modules import Transformer
 
-    return isinstance(model[0], Transformer)
+    first = model[0]
+    if not isinstance(first, Transformer) or first.processing_kwargs or "message" in first.modality_config:
+        return False
+    backend = getattr(first.tokenizer, "backend_tokenizer", None)
+    if backend is None or "token_type_ids" not in first.tokenizer.model_input_names:
+        return True
+    with _TOKENIZER:
+        return not any(backend.encode("").type_ids)
 
 
 BACKEND_FROM = 64
@@ -428,8 +449,7 @@ def encode(
     elif reader := word_reader(model):
         out = _encode_words(model, reader, texts)
     else:
-        vectors = model.encode(texts, prompt="", batch_size=AT_ONCE, show_progress_bar=False, convert_to_numpy=True)
-        out = np.asarray(vectors, dtype=np.float32)
+        out = _encode_prompted(model, sentences, before)
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():
         raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
@@ -437,11 +457,16 @@ def encode(
 
 
 def _encode_prompted(model: SentenceTransformer, sentences: Sequence[str], before: Sequence[str]) -> NDArray[Any]:
-    """As sentence-transformers encodes them, which leaves a prompt's tokens out of the mean where the pooling says so."""
+    """As sentence-transformers encodes them: it may leave a prompt out of the mean, or put it elsewhere in a template."""
+    from sentence_transformers.base.modules import Transformer
+
+    size = BESIDE if isinstance(model[0], Transformer) else AT_ONCE
     out = np.empty((len(sentences), model.get_embedding_dimension() or 0), dtype=np.float32)
     for prompt in dict.fromkeys(before):
         places = [i for i, own in enumerate(before) if own == prompt]
-        out[places] = model.encode([sentences[i] for i in places], prompt=prompt, show_progress_bar=False)
+        out[places] = model.encode(
+            [sentences[i] for i in places], prompt=prompt, batch_size=size, show_progress_bar=False
+        )
     return out
 
 

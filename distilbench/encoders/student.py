@@ -248,4 +248,6 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
     elif spec.is_layers:
         student_layers(student, teacher)
     else:
-        EncoderSpec(str(spec.encoder)).folder()
+        source = EncoderSpec(str(spec.encoder))
+        if source.folder() is not None and not reads_tokens(source.skeleton()):
+            raise InputError(f"--student {student}: it is no transformer that reads tokens")
