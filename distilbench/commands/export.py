@@ -25,7 +25,7 @@ from distilbench.reporting.best import best_of_runs, best_seed, model_folder, re
 from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes, quantiser_folder
-from distilbench.reporting.model_card import CARD, Code, hub_base, model_card
+from distilbench.reporting.model_card import CARD, Snippets, hub_base, model_card
 from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.serving import below_overlap
@@ -170,7 +170,7 @@ def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
         "records": [json.loads(seed.record.model_dump_json()) for seed in chosen.row.seeds],
     }
     write_json(folder / RECORDS, seeds)
-    code = Code(
+    code = Snippets(
         load_code(record, ".", ".", cut=False),
         plain_codes(record),
         run_code(onnx_input) if onnx_input else "",
@@ -211,7 +211,7 @@ def _build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> Non
     """Make the encoder of a row that no model is kept of, and its code, calibrated on the rows that the scored one was."""
     from distilbench.codes import FAISS_PEER
     from distilbench.data.sampling import calibration_rows
-    from distilbench.evaluation.faiss_codes import Code as FaissCode
+    from distilbench.evaluation.faiss_codes import Code
     from distilbench.methods.parts.heads import export_with_head
     from distilbench.trials.rung_training import build_method
     from distilbench.trials.scoring import TEACHER, calibrated_on
@@ -227,7 +227,7 @@ def _build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> Non
             method.export(folder)
         if record.quantisation != "float32":
             rows = calibration_rows(prepared.train, calibrated_on(record.hyperparameters, record.method))
-            FaissCode.calibrate(record.quantisation, embed(rows)[:, : record.dim]).save(folder)
+            Code.calibrate(record.quantisation, embed(rows)[:, : record.dim]).save(folder)
     except FileNotFoundError as error:
         raise _gone(name, run, f"{error.filename} is not there any more") from None
 

@@ -1,1 +1,1 @@
-"""Stage 1: what goes in. Every source becomes one `Corpus` of distinct sentences."""
+"""What goes in. Every source becomes one `Corpus` of distinct sentences."""

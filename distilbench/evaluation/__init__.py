@@ -1,1 +1,1 @@
-"""Stage 6: scores and costs of an encoder, from vectors to records."""
+"""Scores and costs of an encoder, from vectors to records."""

@@ -89,7 +89,7 @@ class Difference(BaseModel):
     ahead: float = Field(default=0.0, ge=0, le=1)
 
 
-class Tie(NamedTuple):
+class GroupPlace(NamedTuple):
     """Where a row stands: its group, and its difference to the row at position `leader`, which opened the group."""
 
     group: str
@@ -230,7 +230,7 @@ def paired_difference(averages: Averages, row: int, other: int) -> Difference:
     return Difference(value=float(value), low=low, high=high, p=float(p), ahead=float(np.mean(difference_B > 0)))
 
 
-def grouped(averages: Averages) -> list[Tie]:
+def grouped(averages: Averages) -> list[GroupPlace]:
     """The group of each row, in the order of the rows.
 
     The row with the highest average opens group "a"; every other row whose 95 % interval of the paired difference to it
@@ -239,13 +239,13 @@ def grouped(averages: Averages) -> list[Tie]:
     number.
     """
     left = sorted(range(len(averages.observed_R)), key=lambda row: -averages.observed_R[row])
-    ties: dict[int, Tie] = {}
+    ties: dict[int, GroupPlace] = {}
     number = 0
     while left:
         for row in left:
             difference = paired_difference(averages, row, left[0])
             if difference.low <= 0 <= difference.high:
-                ties[row] = Tie(_letters(number), left[0], difference)
+                ties[row] = GroupPlace(_letters(number), left[0], difference)
         left = [row for row in left if row not in ties]
         number += 1
     return [ties[row] for row in range(len(ties))]

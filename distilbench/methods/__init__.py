@@ -1,4 +1,4 @@
-"""Stage 3: one file per method: its loss, its head, its hyper-parameters, its paper's equation numbers.
+"""One file per method: its loss, its head, its hyper-parameters, its paper's equation numbers.
 
 A module here, with one class that derives from `Method`, is a method under the module's name; `parts/` holds what several
 methods share.

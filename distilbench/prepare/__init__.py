@@ -1,1 +1,1 @@
-"""Stage 2: teacher work, done once and kept in the artifact store."""
+"""The teacher's work, done once and kept in the artifact store."""

@@ -49,7 +49,7 @@ _MEASURABLE = (
 )
 
 
-class Code(NamedTuple):
+class Snippets(NamedTuple):
     """What the reader gets with the model: Python that loads it, that codes its vectors without DistilBench, that
     runs its ONNX graph, and the hub id of the encoder that it was made from; "" where there is none.
     """
@@ -65,7 +65,7 @@ def model_card(
     row: Row,
     seed: SeedScores,
     training: TrialRecord | None,
-    code: Code,
+    code: Snippets,
     forms: Sequence[tuple[Row, SeedScores]] = (),
 ) -> str:
     """The whole of README.md for one seed's model of a row; `training` is None where it is not recorded.
@@ -113,7 +113,7 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
         (row, seed), *others = sorted(rows, key=_own_form_first)
         record = seed.record
         quantiser = str(quantiser_folder(folder, record).relative_to(folder))
-        code = Code(
+        code = Snippets(
             load_code(record, ".", quantiser, cut=is_nested(record)),
             plain_codes(record) if quantiser == "." else "",
             base_model=hub_base(owners[record.run, record.record_id], record),

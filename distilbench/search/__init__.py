@@ -1,1 +1,1 @@
-"""Stage 5: search spaces, the Optuna-backed Tune searcher, the trial, the sweep."""
+"""Search spaces, the Optuna-backed Tune searcher, the trial."""

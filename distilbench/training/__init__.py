@@ -1,1 +1,1 @@
-"""Stage 4: one loop that trains any method."""
+"""One loop that trains any method."""

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.records import FROZEN, Score, append_records
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.model_card import Code, hub_base, model_card, write_student_cards
+from distilbench.reporting.model_card import Snippets, hub_base, model_card, write_student_cards
 from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
 from distilbench.storage.files import write_json
@@ -26,7 +26,7 @@ def card_of(records, name, **more):
     board = leaderboard(records)
     (row,) = (row for row in board.rows if name in (row.name, row.record.record_id))
     seed = row.seeds[-1]
-    return model_card(board, row, seed, Trainings(records).of(seed.record), Code("load()", **more))
+    return model_card(board, row, seed, Trainings(records).of(seed.record), Snippets("load()", **more))
 
 
 def html_of(text):

@@ -121,11 +121,11 @@ def synonym_augmenter(remembered: int = 1 << 16) -> Any:
             model.predict = functools.lru_cache(maxsize=remembered)(model.predict)
             return model
 
-    tokens = Tokens()
+    tokens = TokenSplitter()
     return TaggedSynonymAug(aug_p=SHARE, tokenizer=tokens.of, reverse_tokenizer=tokens.joined)
 
 
-class Tokens:
+class TokenSplitter:
     """Words and the punctuation at their ends, and the blanks between them as they were."""
 
     def __init__(self) -> None:
