@@ -23,7 +23,7 @@ from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY, with_roles
 from distilbench.data.sentences import sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, encode
-from distilbench.encoders.prompts import Prompts, literal_prompt
+from distilbench.encoders.prompts import Prompts, literal_prompt, reading_notes
 from distilbench.prepare import stage
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
@@ -69,6 +69,14 @@ def settings(root: Path, data: Path, encoder: Path, **given: Any) -> RunSettings
 )
 def test_a_name_is_the_encoders_own_prompt_and_anything_else_is_text(encoder: Path, value: str, text: str) -> None:
     assert literal_prompt(EncoderSpec(str(encoder)), value, "--prompt query=") == text
+
+
+def test_prompts_that_no_option_names_are_told(encoder: Path) -> None:
+    spec = EncoderSpec(str(encoder))
+    assert "query 'what is '; passage 'the red '" in reading_notes(spec, searches=True)[0]
+    assert reading_notes(spec, searches=False) == []
+    for told in ({"query_prompt": ASKED, "document_prompt": ""}, {"prompt": ASKED}):
+        assert reading_notes(replace(spec, **told), searches=True) == []
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from distilbench.data.retrieval_sets import SPLITS
 from distilbench.data.roles import with_roles
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, default_device
-from distilbench.encoders.prompts import Prompts
+from distilbench.encoders.prompts import Prompts, reading_notes
 from distilbench.errors import InputError, NotAllScored, unforeseen
 from distilbench.evaluation.cost import CostBench
 from distilbench.evaluation.encoders import (
@@ -87,9 +87,8 @@ class Evaluation:
                     identity = fingerprint([common, own, measured])
                     identities[width, kind] = {**common, **own, "record_id": identity, "source": spec.name}
         missing = {width for (width, _), row in identities.items() if row["record_id"] not in self.known}
-        similarity = spec.skeleton().similarity_fn_name
-        if similarity not in (None, "cosine"):
-            self._told(f"{spec.title}: the model asks for {similarity} similarity, and is scored by cosine")
+        for note in reading_notes(spec, searches=bool(self.corpus.retrieval)):
+            self._told(note)
         if not missing:
             return
         vectors = self._vectors(spec)

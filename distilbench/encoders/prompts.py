@@ -55,6 +55,23 @@ def own_prompts(spec: EncoderSpec) -> dict[str, str]:
     return named if any(named.values()) else {}
 
 
+def reading_notes(spec: EncoderSpec, *, searches: bool) -> list[str]:
+    """Say what the encoder's files ask for and does not happen: another similarity than cosine, prompts that no option
+    names where there are `searches`."""
+    if spec.vectors is not None:
+        return []
+    notes, own, similarity = list[str](), own_prompts(spec), spec.skeleton().similarity_fn_name
+    if similarity not in (None, "cosine"):
+        notes.append(f"{spec.title}: the model asks for {similarity} similarity, and is scored by cosine")
+    if searches and own and not (spec.by_role or spec.prompt):
+        named = "; ".join(f"{name} {text!r}" for name, text in own.items() if text)
+        notes.append(
+            f"{spec.title}: queries and documents are read alike, and the model has prompts ({named}): --prompt query=NAME "
+            "and --prompt document=NAME read with them"
+        )
+    return notes
+
+
 def literal_prompt(spec: EncoderSpec, value: str, option: str) -> str:
     """The text of a prompt: that of the encoder's own prompt of this name, else `value` itself.
 
