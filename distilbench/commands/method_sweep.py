@@ -163,8 +163,13 @@ class MethodSweep:
             space.budget.trials,
             [*self.member.enqueued, *saved_settings(run)],
             share_dimensions=len(settings.objectives) == 1,
+            seed=settings.seed,
         )
-        trials = min(space.budget.trials, len(starts)) if space.is_enumerable else space.budget.trials
+        trials = (
+            min(space.budget.trials, len(starts))
+            if space.searcher == "grid" or space.is_enumerable
+            else space.budget.trials
+        )
         return Search(
             name=self.member.name,
             space=space,

@@ -47,5 +47,6 @@ class Search:
         return make_sampler(self.space, self.seed + stream)
 
     def make_patience(self) -> FrontPatience:
-        """Make the count of trials that improve nothing."""
-        return FrontPatience(self.space.budget.patience, self.objectives, self.baseline_points)
+        """Make the count of trials that improve nothing; a grid is searched whole."""
+        patience = None if self.space.searcher == "grid" else self.space.budget.patience
+        return FrontPatience(patience, self.objectives, self.baseline_points)
