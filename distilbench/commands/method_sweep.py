@@ -165,11 +165,7 @@ class MethodSweep:
             share_dimensions=len(settings.objectives) == 1,
             seed=settings.seed,
         )
-        trials = (
-            min(space.budget.trials, len(starts))
-            if space.searcher == "grid" or space.is_enumerable
-            else space.budget.trials
-        )
+        trials = min(space.budget.trials, len(starts)) if space.is_grid else space.budget.trials
         return Search(
             name=self.member.name,
             space=space,

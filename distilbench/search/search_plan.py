@@ -48,5 +48,5 @@ class Search:
 
     def make_patience(self) -> FrontPatience:
         """Make the count of trials that improve nothing; a grid is searched whole."""
-        patience = None if self.space.searcher == "grid" else self.space.budget.patience
+        patience = None if self.space.is_grid else self.space.budget.patience
         return FrontPatience(patience, self.objectives, self.baseline_points)

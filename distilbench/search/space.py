@@ -144,9 +144,10 @@ class SearchSpace(SpaceContent):
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
 
     @property
-    def is_enumerable(self) -> bool:
-        """Whether nothing is searched beside students and output dimensions, so that each pair of them is tried once."""
-        return self.parameters.keys() <= GIVEN
+    def is_grid(self) -> bool:
+        """Whether every combination is tried once: where that is asked for, or no more is searched than students and output
+        dimensions."""
+        return self.searcher == "grid" or self.parameters.keys() <= GIVEN
 
     def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[CompetitionKey]:
         """Every group that some trial can compete in (`competition_key`), rising; `widths_of` as for `judged_widths`."""

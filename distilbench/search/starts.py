@@ -36,31 +36,29 @@ def starts_for(
     """The values that every trial is given.
 
     First the settings of the command (`user_settings`), then those of the space. In a grid every other point follows, in an
-    order that `seed` draws. Else students and output dimensions follow, so that each has its share; where nothing else is
-    searched, each pair of these is tried once. Where trials compete within bytes, the settings of the command are followed
-    by a trial of each number of bytes. With `share_dimensions` False (several objectives, of which the size is one) the
-    sampler chooses all other dimensions, and students take turns at the numbers of bytes.
+    order that `seed` draws; else students and output dimensions, so that each has its share. Where trials compete within
+    bytes, the settings of the command are followed by a trial of each number of bytes. With `share_dimensions` False
+    (several objectives, of which the size is one) the sampler chooses all other dimensions, and students take turns at the
+    numbers of bytes.
     """
     requested, own = _everywhere(space, user_settings), _everywhere(space, space.enqueue)
-    if space.searcher == "grid":
+    if space.is_grid:
         starts = [*requested, *own]
         return [*starts, *(point for point in grid(space, seed) if point not in starts)][:trials]
     students = space.students if "student" in space.parameters else []
-    share_dimensions, searched = share_dimensions or space.is_enumerable, "output_dim" in space.parameters
-    dimensions = space.dimensions if share_dimensions and searched else []
-    sizes = space.code_settings.values() if searched else []
     named: list[dict[str, Any]] = [{"student": student} for student in students] or [{}]
-    sized: list[dict[str, Any]] = [{"output_dim": d} for d in dimensions] or [{}]
-    if share_dimensions:
-        own = _each_size_first(space, own, requested, [{**student, **code} for code in sizes for student in named])
-    else:
-        turns = zip(itertools.cycle(named), sizes, strict=False)
-        own = _each_size_first(space, own, requested, [{**student, **code} for student, code in turns], of_each=False)
+    sized: list[dict[str, Any]] = [{}]
+    if "output_dim" in space.parameters:
+        sizes = space.code_settings.values()
+        if share_dimensions:
+            sized = [{"output_dim": d} for d in space.dimensions]
+            codes = [{**student, **code} for code in sizes for student in named]
+        else:
+            codes = [{**student, **code} for student, code in zip(itertools.cycle(named), sizes, strict=False)]
+        own = _each_size_first(space, own, requested, codes, of_each_student=share_dimensions)
     starts = [*requested, *own]
     pairs = [{**student, **d} for d in sized for student in named]
-    if space.is_enumerable:
-        trials = min(trials, len(pairs))
-    elif pairs == [{}]:
+    if pairs == [{}]:
         return starts[:trials]
     share = [sum(all(start[k] == v for k, v in pair.items()) for start in starts) for pair in pairs]
     while len(starts) < trials:
@@ -91,13 +89,13 @@ def _each_size_first(
     starts: list[dict[str, Any]],
     before: list[dict[str, Any]],
     codes: list[dict[str, Any]],
-    of_each: bool = True,
+    of_each_student: bool,
 ) -> list[dict[str, Any]]:
-    """`starts`, those first that begin a number of bytes (`of_each` student) which none `before` has; then those of `codes`
-    whose bytes no start has."""
+    """`starts`, those first that begin a number of bytes which none `before` has (of a student, if `of_each_student`); then
+    those of `codes` whose bytes no start has."""
 
     def size(start: Mapping[str, Any]) -> tuple[Any, int | None]:
-        return of_each and start.get("student"), space.bytes_of(start)
+        return of_each_student and start.get("student"), space.bytes_of(start)
 
     begun = {size(start) for start in before}
     first: list[dict[str, Any]] = []
@@ -130,9 +128,10 @@ def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
             )
     random.Random(seed).shuffle(points)
     students: list[str | None] = [*space.students] or [None]
+    dimensions: list[int | None] = [*space.dimensions] if "output_dim" in space.parameters else [None]
     by_dim = [
         [p for p in points if p.get("output_dim", d) == d and p.get("student", student) == student]
-        for d in space.dimensions
+        for d in dimensions
         for student in students
     ]
     longest = max(map(len, by_dim))
