@@ -25,7 +25,15 @@ from rich.console import Console
 from distilbench.cluster.resources import trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run_folder import check_encoders, on_cluster, one_writer, publish, run_config, run_name
+from distilbench.commands.run_folder import (
+    check_encoders,
+    on_cluster,
+    one_writer,
+    publish,
+    run_config,
+    run_name,
+    teacher_notes,
+)
 from distilbench.commands.sweep_plan import check_trained_student
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
@@ -132,7 +140,7 @@ def _compare(
     from distilbench.trials.rows import Finishing, RowScorer
     from distilbench.trials.scoring import Scoring
 
-    jobs = _jobs(settings, rows, run)
+    jobs, notes = _jobs(settings, rows, run), teacher_notes(settings, corpus, console)
     with on_cluster(settings, console):
         needs = requirements_of([(get_method(row.method), row.possible) for row in rows])
         inputs = prepare_corpus(settings, corpus, needs, console)
@@ -146,9 +154,8 @@ def _compare(
             copy.share(run.resolve(), prepared)
         ready, tasks = load_prepared(prepared.resolve()), settings.scored_tasks(inputs.corpus.selection)
         board = RowScorer(Scoring(run, ready, inputs.corpus, tasks), run.name, settings.quantisations, console)
-        next(
-            board.references([], settings.seed)
-        )  # before hours of training: a teacher that cannot be scored is refused
+        # Before hours of training: a teacher that cannot be scored is refused.
+        next(board.references([], settings.seed))
         counts = CountedLines(console)
         counts.begin("trained")
         finishing = Finishing(on_scoring=lambda: counts.begin("scored"), on_counted=counts.counted)
@@ -159,8 +166,8 @@ def _compare(
         failed = failure.job.candidate
         console.print(f"failed: {failed.configuration}, seed {failed.seed}: {failure.failed}", markup=False)
     records: list[ScoreRecord | TrialRecord] = [*scores, *students, *read_trials(run / "trials.jsonl")]
-    published = [_published_line(row) for row in rows if row.published]
-    page = publish(settings.report_folder, inputs.corpus, run, records, published)
+    notes += [_published_line(row) for row in rows if row.published]
+    page = publish(settings.report_folder, inputs.corpus, run, records, notes)
     for line in terminal_summary(records, run):
         console.print(line, markup=False, highlight=False)
     return page

@@ -14,7 +14,7 @@ from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.encoders.prompts import Prompts
+from distilbench.encoders.prompts import Prompts, reading_notes
 from distilbench.encoders.student import (
     StudentSpec,
     check_student,
@@ -46,6 +46,14 @@ def check_encoders(settings: PreparationSettings) -> None:
         raise InputError(
             f"--cross-encoder {settings.cross_encoder}: no such folder; expected a fine-tuned cross-encoder"
         )
+
+
+def teacher_notes(settings: PreparationSettings, corpus: Corpus, console: Console) -> list[str]:
+    """Print what the teacher's files ask for and does not happen, and return it for the page."""
+    notes = reading_notes(settings.teacher_encoder, searches=bool(corpus.retrieval))
+    for note in notes:
+        console.print(note, markup=False)
+    return notes
 
 
 def check_student_encoder(settings: PreparationSettings, student: str) -> None:

@@ -10,9 +10,8 @@ from rich.console import Console
 
 from distilbench.cluster.run_copy import run_copy
 from distilbench.commands.method_sweep import Around, MethodSweep, NoStudent
-from distilbench.commands.run_folder import on_cluster, one_writer, publish
+from distilbench.commands.run_folder import on_cluster, one_writer, publish, teacher_notes
 from distilbench.commands.sweep_plan import MethodRun, claim_run, plan_method_runs
-from distilbench.encoders.prompts import reading_notes
 from distilbench.methods import get_method
 from distilbench.methods.method import requirements_of
 from distilbench.prepare.stage import prepare_corpus
@@ -36,9 +35,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
     with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
         for method in methods:
             claim_run(settings, method, console)
-        for note in reading_notes(settings.teacher_encoder, searches=bool(corpus.retrieval)):
-            console.print(note, markup=False)
-            methods[0].notes.append(note)
+        methods[0].notes += teacher_notes(settings, corpus, console)
         if copy:
             copy.start()
         with on_cluster(settings, console):
