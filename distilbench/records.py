@@ -147,7 +147,8 @@ class Score(_Record):
 
     Task "pairs" is a pair task scored by the encoder's own pair head (DSE), or by a cross-encoder; "pair-probe" is one by a
     regression on the frozen embeddings, "classification" a set of sentences by SentEval's protocol. "sts-tokenised" is in
-    older records, an STS set tokenised and lower-cased. "asymmetric" is retrieval with documents by another encoder.
+    older records, an STS set tokenised and lower-cased. "asymmetric", in older records too, is retrieval in documents that
+    another encoder embedded, which is a row of its own now (`ScoreRecord.documents`).
     "fidelity" is how near held-out sentences are to the teacher's, "selection" what students are selected by: a part of it
     (`set` "retrieval"), or a whole mix (`set` "retrieval=0.7,sts=0.3"), on the small sets that every rung is judged on.
     """
@@ -247,6 +248,9 @@ class ScoreRecord(_Record):
     """The folder or hub id that the teacher was named by; of an encoder that was evaluated as it came, its own."""
     start: str
     """What the student's encoder started from ("teacher (frozen)", "teacher layers 1,3,5", a folder)."""
+    documents: str = ""
+    """Who embeds the documents that its queries search: the teacher's title, with its head if any ("all-MiniLM-L6-v2, its
+    PCA"); "" where it does so itself. Of such a row there are retrieval scores alone."""
     parameters: int
     trial: int | None
     hyperparameters: dict[str, Any]

@@ -4,6 +4,7 @@
     retrieval               nDCG@10, the mean over the retrieval dev sets; or another of its metrics by name, such as mrr@10
     fidelity                how much of the teacher's geometry is kept on held-out sentences, without a label
     retrieval=0.7,sts=0.3   a mix
+    retrieval,documents=teacher   of the student's queries among documents that the teacher embeds
 
 `evaluation.selection` computes it of an encoder's vectors; a leaderboard takes the same measure of the test sets.
 """
@@ -71,12 +72,16 @@ class Selection:
     parts: tuple[Part, ...]
     asked: bool = field(default=False, compare=False)
     """Whether it was asked for, instead of taken since the data has it."""
+    documents: Literal["student", "teacher"] = "student"
+    """Who embeds the documents that a student's queries search."""
 
     @staticmethod
     def parse(text: str) -> Selection:
         """What is written as `--select`; an InputError if a name is not known or there twice, or a weight is not above 0."""
         named: dict[str, Part] = {}
         items = [item.strip() for item in text.split(",") if item.strip()]
+        by_teacher = BY_TEACHER in items
+        items = [item for item in items if item != BY_TEACHER]
         weighted = [item for item in items if "=" in item]
         if not items or (weighted and len(weighted) < len(items)):
             raise InputError(f"--select {text}: expected {EXPECTED}")
@@ -86,8 +91,11 @@ class Selection:
             if part.name in named:
                 raise InputError(f"--select {text}: {part.name} is there twice; expected each measure once")
             named[part.name] = part
+        if by_teacher and any(part.kind == "sts" for part in named.values()):
+            raise InputError(f"--select {text}: sts has no documents; expected retrieval or fidelity with {BY_TEACHER}")
         total = math.fsum(part.weight for part in named.values())
-        return Selection(tuple(replace(part, weight=part.weight / total) for part in named.values()), asked=True)
+        parts = tuple(replace(part, weight=part.weight / total) for part in named.values())
+        return Selection(parts, asked=True, documents="teacher" if by_teacher else "student")
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -100,6 +108,16 @@ class Selection:
         return tuple(kind for kind in self.kinds if kind != "fidelity")
 
     @property
+    def by_teacher(self) -> bool:
+        """Whether the documents that a student's queries search are the teacher's."""
+        return self.documents == "teacher"
+
+    @property
+    def measure(self) -> Selection:
+        """The same, whoever embeds the documents."""
+        return replace(self, documents="student")
+
+    @property
     def title(self) -> str:
         """What it is called on a page: `nDCG@10`, `0.7 nDCG@10 + 0.3 Spearman`, or `mean of nDCG@10 and Spearman`."""
         titles = [part.title for part in self.parts]
@@ -110,9 +128,9 @@ class Selection:
         return " + ".join(f"{part.weight:.2g} {part.title}" for part in self.parts)
 
     def __str__(self) -> str:
-        if len(self.parts) == 1:
-            return self.parts[0].name
-        return ",".join(f"{part.name}={part.weight:.6g}" for part in self.parts)
+        single = [self.parts[0].name] if len(self.parts) == 1 else []
+        items = single or [f"{part.name}={part.weight:.6g}" for part in self.parts]
+        return ",".join([*items, *([BY_TEACHER] if self.by_teacher else [])])
 
 
 def _part(text: str, name: str, weight: float) -> Part:
@@ -131,8 +149,11 @@ def _weight(text: str, value: str) -> float:
     raise InputError(f"--select {text}: the weight {value!r} is no number above 0; expected {EXPECTED}")
 
 
+BY_TEACHER = "documents=teacher"
+"""Written beside a measure: the student's queries search documents that the teacher embeds."""
 EXPECTED = (
-    f"one of {', '.join((*KINDS, *RETRIEVAL_METRICS))}, or several with their weights, such as retrieval=0.7,sts=0.3"
+    f"one of {', '.join((*KINDS, *RETRIEVAL_METRICS))}, or several with their weights, such as retrieval=0.7,sts=0.3; with "
+    f"{BY_TEACHER} beside it for queries that search the teacher's documents"
 )
 BY_RETRIEVAL = Selection((Part("retrieval", METRICS["retrieval"]),))
 STS = Selection((Part("sts", METRICS["sts"]),))

@@ -34,7 +34,7 @@ from distilbench.commands.run_folder import (
     run_name,
     teacher_notes,
 )
-from distilbench.commands.sweep_plan import check_trained_student
+from distilbench.commands.sweep_plan import check_documents, check_trained_student
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
@@ -108,6 +108,7 @@ def compare(settings: CompareSettings, console: Console) -> Path:
         method = get_method(row.method)
         if method.trains_encoder:
             check_trained_student(settings, method, settings.student)
+        check_documents(settings, method, row.possible)
         needs |= method.needs(row.possible)
     if len(set(needs.pair_tasks)) > 1:
         tasks = ", ".join(dict.fromkeys(needs.pair_tasks))

@@ -256,7 +256,8 @@ def check_trained_student(settings: PreparationSettings, method: type[Method], s
 
 
 def _restrict_to_options(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
-    """The space without choices that need augmented sentences or triplets where the command gives none."""
+    """The space without choices that need augmented sentences or triplets where the command gives none, or whose queries
+    cannot search the teacher's documents where they shall."""
     method, data = get_method(space.method), settings.sets_folder
 
     def copies(possible: Possible) -> None:
@@ -267,7 +268,19 @@ def _restrict_to_options(settings: PreparationSettings, space: SearchSpace) -> S
         if method.needs(possible).triplets and (data is None or triplets_file(data) is None):
             raise InputError(f"{data or '--text alone'} has no triplets")
 
-    return restrict_space(restrict_space(space, copies), triplets)
+    def documents(possible: Possible) -> None:
+        check_documents(settings, method, possible)
+
+    space = restrict_space(restrict_space(restrict_space(space, copies), triplets), documents)
+    documents(space.possible)
+    return space
+
+
+def check_documents(settings: PreparationSettings, method: type[Method], possible: Possible) -> None:
+    """Check that the method's queries can search the teacher's documents, where students are selected by that."""
+    selection = settings.selection
+    if selection is not None and selection.by_teacher and (why := method.apart(possible)):
+        raise InputError(f"--select {selection}: the teacher's documents are not {method.title}'s: {why}")
 
 
 def _restrict_to_corpus(settings: SpaceSettings, space: SearchSpace, corpus: Corpus) -> SearchSpace:

@@ -20,7 +20,7 @@ from distilbench.evaluation.predictions import Predictions, sts_items, value_ite
 from distilbench.evaluation.retrieval import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
 from distilbench.evaluation.selection import Measured, SelectionSets, fidelity_scores, selection_scores
 from distilbench.evaluation.sts import Embed, cosine, from_rows, scores_of_similarities
-from distilbench.records import IndexCost, Quantisation, Score, Task
+from distilbench.records import IndexCost, Quantisation, Score
 
 SPLITS: tuple[Split, ...] = ("test", "dev")
 LEAST_NORM = 1e-12
@@ -30,14 +30,14 @@ LEAST_NORM = 1e-12
 class Vectors:
     """An encoder's vectors: `take` gives those of corpus rows.
 
-    In asymmetric retrieval the documents' are another encoder's: `documents_by` names it, `take_documents` gives its vectors.
+    Where the documents that queries search are another encoder's, `take_documents` gives their vectors: then there is nothing
+    to score but retrieval.
     """
 
     encoder: str
     width: int
     take: Embed
     take_documents: Embed | None = None
-    documents_by: str = ""
 
 
 @dataclass
@@ -82,7 +82,8 @@ def encoder_rows(
     """
     judged = judged or {}
     columns = [side for s in corpus.sts for side in s.columns]
-    columns += [t.queries for t in corpus.retrieval] + [s.rows for s in judged.values()]
+    columns += [t.queries for t in corpus.retrieval]
+    columns += [s.asked_rows if vectors.take_documents else s.rows for s in judged.values()]
     rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     read_ND = vectors.take(rows)
     for width in widths:
@@ -105,6 +106,12 @@ class _Scored:
     vectors_ND: NDArray[np.float32]
     code: Code | None
 
+    def documents(self, rows: Rows) -> NDArray[np.float32]:
+        """The other encoder's vectors of `rows`, as the code stores them."""
+        assert self.vectors.take_documents is not None
+        vectors_ND = np.ascontiguousarray(self.vectors.take_documents(rows)[:, : self.vectors_ND.shape[1]])
+        return vectors_ND if self.code is None else self.code.compared(vectors_ND)[0]
+
     def checked(self, rows: Rows) -> NDArray[np.float32]:
         """The whole vectors of `rows`, none of them zero."""
         vectors_ND = self.vectors.take(rows)
@@ -125,15 +132,16 @@ def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequ
 def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
     corpus, code, width = scored.corpus, scored.code, scored.vectors_ND.shape[1]
     stored_ND, query_ND = (scored.vectors_ND,) * 2 if code is None else code.compared(scored.vectors_ND)
-    stored, queries = from_rows(scored.rows, stored_ND), from_rows(scored.rows, query_ND)
+    queries, across = from_rows(scored.rows, query_ND), scored.vectors.take_documents is not None
+    stored = scored.documents if across else from_rows(scored.rows, stored_ND)
     similarities = [cosine(stored(s.left_P), stored(s.right_P)) for s in corpus.sts]
     parts = [_sts_part(corpus.sts, similarities), _retrieval_part(scored, searches)]
-    measured = {split: sets.measure(stored, queries) for split, sets in scored.judged.items()}
+    measured = {split: sets.measure(stored, queries, across=across) for split, sets in scored.judged.items()}
     if "dev" in measured:
         parts.append(TaskScores(selection_scores(scored.judged["dev"], measured["dev"])))
     if "test" in measured:
         parts.append(TaskScores(fidelity_scores(measured["test"], "test")))
-    if code is None and width == scored.vectors.width:
+    if code is None and width == scored.vectors.width and not across:
         parts += [_classification_part(scored), *(_pair_part(scored, task) for task in corpus.probed)]
     said = {split: sts_items(corpus.sts, similarities, split) | _items_of(measured.get(split, ())) for split in SPLITS}
     said["test"] |= {name: value_items(values) for part in parts for name, values in part.items.items()}
@@ -164,13 +172,12 @@ def _costs_of(result: RetrievalResult, code: Code | None) -> list[IndexCost]:
 
 def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> TaskScores:
     part = TaskScores()
-    kind: Task = "asymmetric" if scored.vectors.documents_by else "retrieval"
     for task, result in zip(scored.corpus.retrieval, searches, strict=True):
         per_query = result.by_code[scored.code.kind] if scored.code else result.per_query
         part.notes += result.notes
-        part.scores += retrieval_task_scores(task, per_query, kind)
+        part.scores += retrieval_task_scores(task, per_query)
         if task.split == "test":
-            part.items |= {f"{kind}/{task.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
+            part.items |= {f"retrieval/{task.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
     return part
 
 

@@ -26,7 +26,7 @@ from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
 from distilbench.evaluation.ranking import gains, qrels_of, ranking_metrics, without_own
 from distilbench.evaluation.sts import Embed
-from distilbench.records import IndexCost, Metric, Score, Task
+from distilbench.records import IndexCost, Metric, Score
 
 PerQuery = dict[Metric, NDArray[np.float64]]
 DEPTH = 100
@@ -93,9 +93,9 @@ class RetrievalResult:
     notes: list[str]
 
 
-def retrieval_task_scores(task: RetrievalSet, per_query: PerQuery, kind: Task = "retrieval") -> list[Score]:
+def retrieval_task_scores(task: RetrievalSet, per_query: PerQuery) -> list[Score]:
     """The means over queries x 100, with their bootstrap intervals."""
-    described = {"task": kind, "set": task.name, "split": task.split}
+    described = {"task": "retrieval", "set": task.name, "split": task.split}
     return [
         score_of(resampled_mean(value_Q), len(value_Q), metric=metric, **described)
         for metric, value_Q in per_query.items()

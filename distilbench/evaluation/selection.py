@@ -71,13 +71,21 @@ class HeldOutSet:
         """The rows that it is measured on."""
         return (self.rows,)
 
+    @property
+    def queries(self) -> Rows:
+        """The rows that are asked for: each asks for its neighbours."""
+        return self.rows
+
 
 JudgedSet = StsSet | RetrievalSet | HeldOutSet
 """A set that students are selected by: a part of a dev set, or held-out sentences."""
 
 
-def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
-    """What a set says of an encoder: two figures of held-out sentences, else one."""
+def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str, *, across: bool = False) -> list[Measured]:
+    """What a set says of an encoder: two figures of held-out sentences, else one.
+
+    `across`: what is stored is another encoder's, and only `as_query` is this one's.
+    """
     match judged:
         case StsSet():
             similarity_P = cosine(stored(judged.left_P), stored(judged.right_P))
@@ -89,16 +97,16 @@ def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str) -> l
             value_Q = dict(ranking_metrics(order_QR, judged.relevant, judged.grades))[metric]
             return [mean_of_items(f"retrieval/{judged.name}/{metric}", value_Q)]
         case HeldOutSet():
-            return _fidelity(judged, stored, as_query)
+            return _fidelity(judged, stored, as_query, across)
 
 
-def _fidelity(held: HeldOutSet, stored: Embed, as_query: Embed) -> list[Measured]:
+def _fidelity(held: HeldOutSet, stored: Embed, as_query: Embed, across: bool) -> list[Measured]:
     """The mean share of the teacher's neighbours that are the student's too, and Spearman's correlation of the cosines of the
     pairs with the teacher's; a half each."""
-    vectors_ND = stored(held.rows)
-    near_NK = neighbours(as_query(held.rows), vectors_ND, held.near_NK.shape[1])
+    vectors_ND, asked_ND = stored(held.rows), as_query(held.rows)
+    near_NK = neighbours(asked_ND, vectors_ND, held.near_NK.shape[1])
     kept_N = (near_NK[:, :, None] == held.near_NK[:, None, :]).any(axis=2).mean(axis=1)
-    similarity_P = cosine(vectors_ND[held.left_P], vectors_ND[held.right_P])
+    similarity_P = cosine((asked_ND if across else vectors_ND)[held.left_P], vectors_ND[held.right_P])
     return [
         mean_of_items(f"fidelity/{OWN_TEXT}/overlap@10", kept_N),
         rank_correlation(f"fidelity/{OWN_TEXT}/spearman", similarity_P, held.cosine_P),
@@ -146,14 +154,20 @@ class SelectionSets:
         every = [judged for of_kind in self.sets.values() for judged in of_kind]
         return np.unique(np.concatenate([column for judged in every for column in judged.columns]))
 
-    def measure(self, stored: Embed, as_query: Embed | None = None) -> list[Measured]:
+    @property
+    def asked_rows(self) -> Rows:
+        """The distinct rows of queries, rising; of sets without queries none."""
+        every = [judged for of_kind in self.sets.values() for judged in of_kind]
+        queries = [judged.queries for judged in every if not isinstance(judged, StsSet)]
+        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *queries]))
+
+    def measure(self, stored: Embed, as_query: Embed | None = None, *, across: bool = False) -> list[Measured]:
         """Every figure of the encoder whose vectors are stored as `stored` gives them; `as_query` are those of queries before
-        they are stored (None: the same). The figures of a kind share its weight alike."""
-        measured = []
+        they are stored (None: the same); `across` as in `figures`. The figures of a kind share its weight alike."""
+        asked, measured = as_query or stored, list[Measured]()
         for part in self.selection.parts:
-            of_part = [
-                m for judged in self.sets[part.kind] for m in figures(judged, stored, as_query or stored, part.metric)
-            ]
+            sets = self.sets[part.kind]
+            of_part = [m for judged in sets for m in figures(judged, stored, asked, part.metric, across=across)]
             measured += [m._replace(weight=part.weight * (1 / len(of_part))) for m in of_part]
         return measured
 
@@ -191,7 +205,7 @@ def selection_scores(sets: SelectionSets, measured: Sequence[Measured]) -> list[
         if part.kind == "fidelity":
             scores += fidelity_scores(of_part, "dev")
     if len(selection.parts) > 1:
-        scores.append(_score("selection", str(selection), "dev", "mix", measured))
+        scores.append(_score("selection", str(selection.measure), "dev", "mix", measured))
     return scores
 
 

@@ -19,8 +19,10 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
+from distilbench.methods.parts.heads import as_dense
 from distilbench.methods.parts.losses import full_precision
 from distilbench.methods.parts.starts import Linear, regression, spread
 from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
@@ -101,6 +103,15 @@ class CRD(Unlabelled):
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
         cls.check_native(possible, native)
+
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        return ""
+
+    def shared_space(self) -> SharedSpace:
+        """The critic's, of which both maps are at hand."""
+        student, teacher = as_dense(self.student_map), as_dense(self.teacher_map)
+        return SharedSpace(self.params.critic_dim, "the critic's map", (student,), (teacher,))
 
     def phases(self) -> list[Phase]:
         return [self.distil(self._start)]

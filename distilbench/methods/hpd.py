@@ -16,9 +16,11 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
+from distilbench.methods.parts.heads import pca_head
 from distilbench.methods.parts.losses import (
     Distance,
     SimilarityTermParams,
@@ -131,6 +133,20 @@ class HPD(Nested, Whitened, FineTuned):
         parts = ["tuned head"] * bool(params.get("head_steps")) + ["fine-tuned"] * bool(params.get("ft_epochs"))
         parts += ["augmented"] * bool(params.get("augmentation"))
         return ", ".join(filter(None, [*parts, super().variant(params)]))
+
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        """Only what leaves the PCA of the teacher: steps after the distillation, which the teacher's side has not."""
+        if max(possible("head_steps")):
+            return "head_steps: its projection was tuned for its own vectors, and the teacher's PCA was not"
+        return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
+
+    def shared_space(self) -> SharedSpace:
+        """The teacher's PCA; whitened as the student's vectors are, where they are."""
+        layers = [pca_head(self.prepared.pca, self.trained_dim)]
+        layers += [self._whitening()] if self.params.whiten_from else []
+        told = "its whitened PCA" if self.params.whiten_from else "its PCA"
+        return SharedSpace(self.params.output_dim, told, after_teacher=tuple(layer.dense() for layer in layers))
 
     def phases(self) -> list[Phase]:
         return [self.distil(), *self._head_tuning(), *self.fine_tuning()]

@@ -17,10 +17,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS
+from distilbench.methods.parts.heads import as_dense
 from distilbench.methods.parts.losses import full_precision, info_nce, supervised_info_nce
 from distilbench.methods.parts.starts import principal_axes, regression, spread
 from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
@@ -111,6 +113,14 @@ class IBKD(FineTuned):
                 f"output_dim: {d}: below the student's width of {native} a projection is trained in stage 2, but ft_epochs "
                 f"can be 0; expected output_dim {native} (`native`) or ft_epochs above 0"
             )
+
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
+
+    def shared_space(self) -> SharedSpace:
+        """The teacher's own vectors, which the student's go to by W."""
+        return SharedSpace(self.prepared.vectors.width, after_student=(as_dense(self.map),))
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:

@@ -138,6 +138,14 @@ class CompressionHead(nn.Module):
         starts = range(0, len(rows), heads.ROWS)
         return self.applied(self.vectors.take(rows[i : i + heads.ROWS]) for i in starts)
 
+    def modules_after_teacher(self) -> list[nn.Module]:
+        """The same as sentence-transformers' modules."""
+        from sentence_transformers.base.modules.normalize import Normalize
+
+        layers, centre = [*cast(list[Layer], list(self.trunk)), self.features], self.centre()
+        modules = [*(layer.dense() for layer in layers), Normalize()]
+        return modules if centre is None else [*modules, centre.dense(), Normalize()]
+
     def applied(self, parts: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
         """The same of the teacher's vectors, which come in parts."""
         out = [np.empty((0, self.params.output_dim), dtype=np.float32)]

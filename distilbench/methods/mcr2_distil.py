@@ -14,6 +14,7 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.methods import mcr2
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
@@ -76,6 +77,16 @@ class MCR2Distil(Nested, EncoderMethod):
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
         """No tanh where the student is static: no layer follows the table."""
         check_static_activation(possible, student)
+
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        return ""
+
+    def shared_space(self) -> SharedSpace:
+        """The teacher's vectors after the compression head."""
+        return SharedSpace(
+            self.params.output_dim, "its MCR2 head", after_teacher=tuple(self.compression.modules_after_teacher())
+        )
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:

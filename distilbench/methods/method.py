@@ -17,6 +17,7 @@ from torch import Tensor
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
@@ -138,10 +139,17 @@ class Method(Learner):
         """Scores on the method's own task, the first of dev being the objective; none: STS Spearman beside PCA is."""
         return []
 
-    @property
-    def in_teacher_space(self) -> bool:
-        """Whether a student's vectors are to be the teacher's own, so that they can search documents that it embedded."""
-        return False
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        """Why a student's queries cannot search the teacher's documents at some possible setting; "" where they can."""
+        return "nothing draws it to the teacher's vectors"
+
+    def shared_space(self) -> SharedSpace:
+        """What brings the student's queries and the teacher's documents into one space, as the method is now.
+
+        Only where `apart` says nothing.
+        """
+        raise NotImplementedError(f"{self.title} and its teacher have no space in common")
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
+from distilbench.methods.parts.heads import as_dense
 from distilbench.methods.parts.losses import SimilarityTermParams, target_loss
 from distilbench.methods.parts.starts import regression, spread
 from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
@@ -61,10 +63,14 @@ class MSE(Unlabelled):
             s_BT, t_BT = self.map(torch.from_numpy(self.start_states(sample)).to(device)), self.teacher_vectors(sample)
             self.scale = float((s_BT * t_BT).sum() / s_BT.square().sum())
 
-    @property
-    def in_teacher_space(self) -> bool:
-        """Where the student is as wide as the teacher: no map stands between its vectors and the targets."""
-        return isinstance(self.map, nn.Identity)
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        return ""
+
+    def shared_space(self) -> SharedSpace:
+        """The teacher's own vectors; where the student is narrower its queries go through the map to them."""
+        layers = () if isinstance(self.map, nn.Identity) else (as_dense(self.map),)
+        return SharedSpace(self.prepared.vectors.width, after_student=layers)
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:

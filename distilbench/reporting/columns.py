@@ -101,7 +101,7 @@ def _selected(present: Iterable[Key], selection: Selection) -> Column:
 def _dev(present: Sequence[Key], selection: Selection) -> Column:
     """What was measured of every student; without that, the mean over the dev sets of each part."""
     metric = selection.parts[0].metric if len(selection.parts) == 1 else "mix"
-    whole: Key = ("selection", str(selection), "dev", metric)
+    whole: Key = ("selection", str(selection.measure), "dev", metric)
     keys, weights = ((whole,), (1.0,)) if whole in present else _mean_over(present, selection, "dev")
     names = ", ".join(key[1] for key in keys if key != whole)
     of_sets = f" ({names})" if names else ""

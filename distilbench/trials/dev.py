@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.codes import CODE_OF_BITS, code_of, family_of, stored_bytes
+from distilbench.data.corpus import Rows
 from distilbench.data.sampling import calibration_rows
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.geometry import geometry
 from distilbench.evaluation.selection import total
-from distilbench.evaluation.sts import from_rows
+from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
 
@@ -58,16 +60,36 @@ def dev_pca_score_in(prepared_folder: Path, size: int) -> float:
 
 
 def stored_parts(
-    method: Method, parts: list[NDArray[np.float32]], prepared: Prepared
-) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """The student's vectors at each of its widths as they are stored, and as queries that are compared with these: by a
-    code that is calibrated now, on training sentences that are embedded once for all."""
-    kind = code_of(method.params.model_dump())
+    parts: list[NDArray[np.float32]], stored: Embed, kind: str, sample: Callable[[int], NDArray[np.float32]]
+) -> list[tuple[Embed, NDArray[np.float32]]]:
+    """What is stored at the width of each of `parts`, and these as queries that are compared with that.
+
+    `stored` gives the whole vectors of documents. A code of that `kind` is calibrated now, on the vectors of as many training
+    sentences as `sample` is asked for, which are embedded once for all widths.
+    """
     if kind == "float32":
-        return [(part, part) for part in parts]
-    sample_Nd = method.embed(calibration_rows(prepared.train, CODEBOOKS_ON if family_of(kind) else CODED_ON))
+        return [(_cut(stored, part.shape[1]), part) for part in parts]
+    sample_Nd = sample(CODEBOOKS_ON if family_of(kind) else CODED_ON)
     codes = [Code.calibrate(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
-    return [code.compared(part) for code, part in zip(codes, parts, strict=True)]
+    return [
+        (_cut(stored, part.shape[1], code), code.compared(part)[1]) for code, part in zip(codes, parts, strict=True)
+    ]
+
+
+def _cut(stored: Embed, width: int, code: Code | None = None) -> Embed:
+    """The first `width` numbers of stored vectors, decoded again where there is a code."""
+
+    def embed(rows: Rows) -> NDArray[np.float32]:
+        vectors_Nd = np.ascontiguousarray(stored(rows)[:, :width])
+        return vectors_Nd if code is None else code.compared(vectors_Nd)[0]
+
+    return embed
+
+
+def in_teacher_space(method: Method, vectors_ND: NDArray[np.float32]) -> tuple[NDArray[np.float32], Embed, int]:
+    """The student's vectors in the space that it shares with its teacher, who embeds documents there, and its dimensions."""
+    space, teacher = method.shared_space(), method.prepared.vectors
+    return space.queries(vectors_ND), lambda rows: space.documents(teacher.take(rows)), space.width
 
 
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
@@ -78,19 +100,27 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     called `dev_score` and `dev_pca_score`; the parts of a mix stand beside them. Of nested widths both are means over
     the widths, beside which `dev_score_W` and `dev_pca_score_W` are those of width W. `dev_quality` is without that
     subtraction, to compare across dimensions. Where the parameters name a code, the vectors are those that are
-    stored, and PCA has the same bytes.
+    stored, and PCA has the same bytes. Where documents are the teacher's, the vectors are those of queries.
     """
-    rows, params = prepared.selection.rows, method.params.model_dump()
+    selection, params = prepared.selection, method.params.model_dump()
+    widths, across = method.judged_widths(params), selection.selection.by_teacher
+    rows = selection.asked_rows if across else selection.rows
     vectors = method.embed(rows)
+    embed: Embed = method.embed
+    if across:
+        vectors, embed, width = in_teacher_space(method, vectors)
+        widths = widths if len(widths) > 1 else (width,)
     if not np.isfinite(vectors).all():
         return float("nan"), {}, "an embedding is not finite"
-    widths, shape = method.judged_widths(params), geometry(vectors)
+    shape = geometry(vectors)
     # One width is taken whole: before its projection is there (IBKD's first stage), a student may be wider.
     parts = [vectors] if len(widths) == 1 else [np.ascontiguousarray(vectors[:, :w]) for w in widths]
-    selection = prepared.selection
+    documents = embed if across else from_rows(rows, vectors)
+    compared_W = stored_parts(
+        parts, documents, code_of(params), lambda count: embed(calibration_rows(prepared.train, count))
+    )
     measured_W = [
-        selection.measure(from_rows(rows, stored_Nd), from_rows(rows, asked_Nd))
-        for stored_Nd, asked_Nd in stored_parts(method, parts, prepared)
+        selection.measure(stored, from_rows(rows, asked_Nd), across=across) for stored, asked_Nd in compared_W
     ]
     dev_W = [total(measured) for measured in measured_W]
     sizes = [stored_bytes(params, w) for w in widths]

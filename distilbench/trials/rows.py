@@ -48,6 +48,7 @@ from distilbench.trials.scoring import (
     Candidate,
     Encoded,
     Scoring,
+    across,
     calibrated_on,
     encode_method,
     encode_teacher,
@@ -188,13 +189,23 @@ class RowScorer:
                 unfinished.append(job)
                 continue
             try:
-                records += self.rows(job.candidate, _widths(job), functools.partial(_load, job.folder))
+                records += self._student_rows(job)
             except InputError as error:
                 self.say(f"not scored: {error}")
                 failed.append(Outcome(job, f"not scored: {error}", tuple(known_rungs(job.folder))))
             remove_encoded(job.folder)
         finishing.on_counted(len(trained), len(trained))
         return Students(records, failed, unfinished)
+
+    def _student_rows(self, job: Job) -> list[ScoreRecord]:
+        """A student's rows. Those with its teacher's documents come first: where its own are there, these are too."""
+        candidate, widths = job.candidate, _widths(job)
+        if not self.scored(candidate, widths) and self.scored_corpus.retrieval:
+            encoded = _load(job.folder)
+            if encoded.space is not None:
+                self.rows(*across(candidate, encoded.space, self.scoring), lambda: encoded)
+        own = self.rows(candidate, widths, functools.partial(_load, job.folder))
+        return own + [r for r in self.known.values() if r.documents and _of_one(r, own[0])]
 
     def _trainings(
         self, jobs: Sequence[Job], finishing: Finishing
@@ -344,6 +355,14 @@ def _widths(job: Job) -> Sequence[int]:
     return get_method(job.candidate.method).widths_of(job.candidate.params)
 
 
+def _of_one(record: ScoreRecord, other: ScoreRecord) -> bool:
+    """Whether two rows are of one training."""
+    return all(
+        getattr(record, name) == getattr(other, name)
+        for name in ("method", "hyperparameters", "seed", "trial", "configuration")
+    )
+
+
 def _training_key(of: Candidate | TrialRecord) -> str:
     """A key of everything that decides a training's outcome. Rows that differ in their name alone have one record."""
     return fingerprint([of.method, of.params, of.seed])
@@ -362,14 +381,14 @@ def _load(folder: Path) -> Encoded:
 
 
 def _line(record: ScoreRecord) -> str:
-    parts = Selection.parse(record.select).parts
-    shown = {(part.kind, part.metric) for part in parts} | {("sts", "spearman")}
+    selection = Selection.parse(record.select)
+    shown = {(part.kind, part.metric) for part in selection.parts} | {("sts", "spearman")}
     tests = [s for s in record.scores if s.split == "test" and s.variant == "all"]
     tests = [s for s in tests if s.task == "pairs" or (s.task, s.metric) in shown]
     scores = scores_told(tests)
     if record.select != "sts":
         scores = [
-            f"dev {s.value:.2f}" for s in record.scores if (s.task, s.set) == ("selection", record.select)
+            f"dev {s.value:.2f}" for s in record.scores if (s.task, s.set) == ("selection", str(selection.measure))
         ] + scores
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     name = f"{record.configuration} d={record.dim}" if record.configuration else record.label

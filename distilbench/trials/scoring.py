@@ -15,10 +15,11 @@ from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.run_copy import active_copy
 from distilbench.codes import FAISS_PEER, code_of, family_of
-from distilbench.data.corpus import Corpus
+from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.sampling import CALIBRATION, CODEBOOK_ROWS, calibration_rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import describe_student, with_encoder
 from distilbench.evaluation.encoders import Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
@@ -38,13 +39,14 @@ from distilbench.records import (
     ScoreRecord,
 )
 from distilbench.storage.arrays import save_array
-from distilbench.storage.files import fingerprint, write_json
+from distilbench.storage.files import fingerprint, remove_folder, write_json
+from distilbench.storage.remote import files_in
 
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
 INDEXES = (IndexSpec("flat"), IndexSpec("ivf"))
 """The indexes of a run's rows, beside those of their codes."""
-ENCODED = "encoded.json"
+ENCODED, SPACE = "encoded.json", "space"
 SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")
 
 
@@ -60,6 +62,8 @@ class Candidate:
     seed: int
     trial: int | None = None
     configuration: str = ""
+    documents: str = ""
+    """As in its records (`ScoreRecord.documents`)."""
 
     def identity(
         self,
@@ -89,7 +93,7 @@ class Candidate:
                 start = describe_student(prepared.of(self.params).student, teacher)
         identity = {
             "run": self.run,
-            "label": label or f"{title} d={width}",
+            "label": label or f"{title} d={width}" + (", teacher's documents" if self.documents else ""),
             "role": self.role,
             "method": self.method,
             "dim": width,
@@ -103,6 +107,7 @@ class Candidate:
             "demonstration": corpus.demonstration,
             "quantisation": quantisation,
             "configuration": self.configuration,
+            **({"documents": self.documents} if self.documents else {}),
         }
         decided_by = [identity, prepared.vectors.folder.name, sorted(tasks), str(corpus.selection)]
         return {**identity, "record_id": fingerprint(decided_by), "source": teacher.name}
@@ -117,17 +122,19 @@ class Encoded:
     model: str = ""
     """Folder of the saved student, relative to the run; "" where none is saved."""
     task_scores: Sequence[Score] = ()
-    in_teacher_space: bool = False
-    """Whether the vectors are to be the teacher's own (`Method.in_teacher_space`)."""
+    space: SharedSpace | None = None
+    """What a student shares with its teacher; None where that is nothing."""
 
     def save(self, folder: Path) -> None:
         """Write it whole: `encoded.json` comes last, and that of earlier vectors goes first."""
         (folder / ENCODED).unlink(missing_ok=True)
+        remove_folder(folder / SPACE)
+        if self.space is not None:
+            self.space.save(folder / SPACE)
         save_array(folder / "vectors.npy", self.vectors_ND)
         save_array(folder / "calibration.npy", self.calibration_ND)
         scores = [score.model_dump() for score in self.task_scores]
-        kept = {"model": self.model, "in_teacher_space": self.in_teacher_space, "task_scores": scores}
-        write_json(folder / ENCODED, kept)
+        write_json(folder / ENCODED, {"model": self.model, "task_scores": scores})
 
     @staticmethod
     def load(folder: Path) -> Encoded | None:
@@ -140,15 +147,16 @@ class Encoded:
             np.load(folder / "calibration.npy", mmap_mode="r", allow_pickle=False),
             kept["model"],
             [Score.model_validate(s) for s in kept["task_scores"]],
-            bool(kept.get("in_teacher_space")),
+            SharedSpace.load(folder / SPACE),
         )
 
 
 def remove_encoded(folder: Path) -> None:
     """Delete what `Encoded.save` wrote, once it is scored; in the storage too."""
-    names = (ENCODED, "vectors.npy", "calibration.npy")
+    names = [ENCODED, "vectors.npy", "calibration.npy", *(f"{SPACE}/{name}" for name in files_in(folder / SPACE))]
     for name in names:
         (folder / name).unlink(missing_ok=True)
+    remove_folder(folder / SPACE)
     if copy := active_copy():
         copy.remote_of(folder).delete(*names)
 
@@ -160,7 +168,8 @@ def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:
     scores = [score for split in SPLITS for score in method.task_scores(split)]
     count = calibrated_on(method.params.model_dump())
     calibration_ND = method.embed(calibration_rows(method.prepared.train, count))
-    return Encoded(vectors_ND, calibration_ND, model, scores, method.in_teacher_space)
+    apart = method.apart(lambda name: [getattr(method.params, name, None)])
+    return Encoded(vectors_ND, calibration_ND, model, scores, None if apart else method.shared_space())
 
 
 def calibrated_on(params: Mapping[str, Any], method: str = "") -> int:
@@ -201,11 +210,18 @@ def score_candidate(
     take = from_rows(scored.scored_rows, encoded.vectors_ND)
     name = candidate.configuration or candidate.identity(prepared, corpus, whole, "float32")["label"]
     vectors = Vectors(name, whole, take)
-    if set(kinds) - {"float32"}:
-        rows = calibration_rows(prepared.train, len(encoded.calibration_ND))
-        check_vectors(encoded.calibration_ND, name, corpus.sentences, rows)
     model = scoring.run / encoded.model if encoded.model else None
-    asymmetric = asymmetric_scores(vectors, prepared, scored) if encoded.in_teacher_space else []
+    coded_in, calibration_ND = model, encoded.calibration_ND
+    of_splits = zip(SPLITS, (prepared.judged, prepared.tested), strict=True)
+    judged = {split: sets for split, sets in of_splits if sets}
+    if candidate.documents:
+        coded_in = space_folder(scoring.run, encoded.model)
+        vectors, calibration_ND = _across(vectors, encoded, prepared, coded_in)
+        scored = scored.of_tasks(("retrieval",))
+        judged = {split: sets for split, sets in judged.items() if "sts" not in sets.sets}
+    if set(kinds) - {"float32"}:
+        rows = calibration_rows(prepared.train, len(calibration_ND))
+        check_vectors(calibration_ND, name, corpus.sentences, rows)
     of_candidate = {
         "parameters": parameters_of(prepared, candidate.method, candidate.dim, model),
         "sets": corpus.sts_digests,
@@ -218,21 +234,19 @@ def score_candidate(
     }
 
     def codes_of(width: int) -> list[Code]:
-        folder = model / f"d{width}" if model and len(widths) > 1 else model
-        return [_code(candidate, encoded, kind, width, folder) for kind in kinds_for(kinds, width)]
+        folder = coded_in / f"d{width}" if coded_in and len(widths) > 1 else coded_in
+        return [_code(candidate, calibration_ND, kind, width, folder) for kind in kinds_for(kinds, width)]
 
-    of_splits = zip(SPLITS, (prepared.judged, prepared.tested), strict=True)
-    judged = {split: sets for split, sets in of_splits if sets}
     records = []
     for row in encoder_rows(vectors, scored, widths, codes_of, INDEXES, judged):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
             continue  # they are the teacher's
-        whole_row = (row.width, row.quantisation) == (whole, "float32")
+        whole_row = (row.width, row.quantisation) == (whole, "float32") and not candidate.documents
         record = ScoreRecord(
             **candidate.identity(prepared, corpus, row.width, row.quantisation, scoring.tasks),
             **of_candidate,
             bytes_per_vector=row.bytes_per_vector,
-            scores=[*row.scores, *((*encoded.task_scores, *asymmetric) if whole_row else ())],
+            scores=[*row.scores, *(encoded.task_scores if whole_row else ())],
             indexes=row.indexes,
             notes=row.notes,
         )
@@ -240,26 +254,48 @@ def score_candidate(
     return records
 
 
-def _code(candidate: Candidate, encoded: Encoded, kind: Quantisation, width: int, folder: Path | None) -> Code:
-    """The code that was trained with the model, or one calibrated on its training embeddings and saved in `folder`."""
+def _code(
+    candidate: Candidate, calibration_ND: NDArray[np.float32], kind: Quantisation, width: int, folder: Path | None
+) -> Code:
+    """The code that was trained with the model, or one calibrated on vectors of training sentences and saved in `folder`."""
     trained = bool(candidate.params.get("codebooks")) and kind == code_of(candidate.params)
     if trained and (place := saved_code(folder, kind, width)):
         return Code.load(kind, place, width)
-    code = Code.calibrate(kind, encoded.calibration_ND[:, :width])
+    code = Code.calibrate(kind, calibration_ND[:, :width])
     if folder is not None:
         code.save(folder)
     return code
 
 
-def asymmetric_scores(vectors: Vectors, prepared: Prepared, corpus: Corpus) -> list[Score]:
-    """The scores of queries by a student among documents by the teacher, whose own vectors the student's are to be; none
-    where they have another width, or there are no searches.
-    """
-    if not corpus.retrieval or vectors.width != prepared.vectors.width:
-        return []
-    by_teacher = replace(vectors, take_documents=prepared.vectors.take, documents_by=prepared.teacher.title)
-    rows = encoder_rows(by_teacher, corpus.of_tasks(("retrieval",)), [vectors.width], lambda _: (), [IndexSpec("flat")])
-    return [score for row in rows for score in row.scores if score.task == "asymmetric"]
+def space_folder(run: Path, model: str) -> Path:
+    """Where a student's `SharedSpace` is kept, with the codes of the teacher's documents in it."""
+    return run / "spaces" / Path(model).name
+
+
+def across(candidate: Candidate, space: SharedSpace, scoring: Scoring) -> tuple[Candidate, list[int]]:
+    """The candidate with the teacher's documents, and the widths of the space that they share, largest first."""
+    by = ", ".join(filter(None, (scoring.prepared.teacher.title, space.head)))
+    widths = get_method(candidate.method).widths_of(candidate.params)
+    return replace(candidate, documents=by), [space.width, *widths[1:]]
+
+
+def _across(
+    vectors: Vectors, encoded: Encoded, prepared: Prepared, folder: Path
+) -> tuple[Vectors, NDArray[np.float32]]:
+    """The student's queries and the teacher's documents in the space that they share, which `folder` keeps from now on; and
+    the teacher's vectors of training sentences there, on which the documents' codes are calibrated."""
+    assert encoded.space is not None
+    space = encoded.space
+    space.save(folder)
+
+    def documents(rows: Rows) -> NDArray[np.float32]:
+        return space.documents(prepared.vectors.take(rows))
+
+    def queries(rows: Rows) -> NDArray[np.float32]:
+        return space.queries(vectors.take(rows))
+
+    both = Vectors(f"{vectors.encoder}, documents by its teacher", space.width, queries, documents)
+    return both, documents(calibration_rows(prepared.train, len(encoded.calibration_ND)))
 
 
 def prompts_of(prepared: Prepared, method: str) -> dict[str, str]:

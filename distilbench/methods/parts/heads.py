@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from distilbench.encoders.encoder import EncoderSpec, reads_tokens
 from distilbench.encoders.prompts import Prompts
-from distilbench.methods.method import Method
+from distilbench.methods.method import Method, Possible
 from distilbench.prepare.pca import Pca
 from distilbench.training.params import CodedParams, Params
 from distilbench.training.phases import Phase
@@ -48,14 +48,23 @@ class Layer(nn.Module):
         """The same on the CPU, for an export."""
         from sentence_transformers.base.modules.dense import Dense
 
-        weight_dD, bias_d = (p.detach().cpu() for p in (self.linear.weight, self.linear.bias))
+        weight_dD = self.linear.weight.detach().cpu()
+        bias_d = None if self.linear.bias is None else self.linear.bias.detach().cpu()
         return Dense(
             *reversed(weight_dD.shape),
+            bias=bias_d is not None,
             activation_function=self.activation,
             init_weight=weight_dD,
             init_bias=bias_d,
             use_residual=self.residual,
         )
+
+
+def as_dense(linear: nn.Linear) -> Dense:
+    """A linear layer on the CPU, for an export."""
+    layer = Layer(linear.in_features, linear.out_features)
+    layer.linear.weight, layer.linear.bias = linear.weight, linear.bias
+    return layer.dense()
 
 
 def linear_head(weight_Dd: NDArray[np.float32], bias_d: NDArray[np.float32]) -> Layer:
@@ -141,6 +150,10 @@ class HeadMethod(Method):
     unit_norm: ClassVar[bool] = False
     """Whether the student's vectors are brought to unit norm."""
     head: nn.ModuleList
+
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        return "its queries are embedded by the teacher, as its documents are"
 
     def set_head(self, layer: Layer) -> None:
         """A head that is not trained."""
