@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import Corpus, PairTask, Rows, Split, StsSet
+from distilbench.data.corpus import Corpus, PairTask, RetrievalSet, Rows, Split, StsSet
 from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.classification import classification_scores
-from distilbench.evaluation.faiss_codes import Code
+from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pairs import probe
 from distilbench.evaluation.predictions import Predictions, sts_items, value_items
@@ -203,9 +203,17 @@ def _searches(
     vectors: Vectors, corpus: Corpus, embed: Embed, width: int, codes: Sequence[Code], indexes: Sequence[IndexSpec]
 ) -> list[RetrievalResult]:
     """The results of every retrieval set by each index and code; its documents are read once for all of them."""
-    take = vectors.take_documents or vectors.take
+    take, own = vectors.take_documents or vectors.take, vectors.take_documents
+    largest = max((task for task in corpus.retrieval if task.split == "test"), key=_documents, default=None)
     results = []
     for task in corpus.retrieval:
-        documents = Documents(take, task.documents, width, f"{task.name} ({task.split})")
-        results.append(evaluate_retrieval(documents, embed(task.queries), task, indexes, codes))
+        near = own is not None and task is largest and width == vectors.width  # a graph takes its time
+        own_QD = unit(own(task.queries)) if own is not None and near else None
+        documents = Documents(take, task.documents, width, f"{task.name} ({task.split})", own_QD)
+        kinds = [*indexes, IndexSpec("hnsw")] if near else indexes
+        results.append(evaluate_retrieval(documents, embed(task.queries), task, kinds, codes))
     return results
+
+
+def _documents(task: RetrievalSet) -> int:
+    return len(task.documents)

@@ -24,6 +24,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import resampled_mean, score_of
 from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
+from distilbench.evaluation.near_overlap import widen
 from distilbench.evaluation.ranking import gains, qrels_of, ranking_metrics, without_own
 from distilbench.evaluation.sts import Embed
 from distilbench.records import IndexCost, Metric, Score
@@ -49,13 +50,14 @@ LEAST_NORM = 1e-15
 class Documents:
     """The documents of a retrieval set: the first `width` dimensions of the vectors of the rows `positions`.
 
-    `where` names the set, for an error.
+    `where` names the set, for an error. `own_QD` are the queries by the encoder of the documents, where another one asks.
     """
 
     take: Embed
     positions: Rows
     width: int
     where: str
+    own_QD: NDArray[np.float32] | None = None
 
     @property
     def rows(self) -> int:
@@ -114,7 +116,8 @@ def evaluate_retrieval(
 
     A recall whose k is not below the number of documents is left out, and noted: any encoder would have 100. An index is
     searched for the first min(100, documents) of all queries, up to three times; the fastest counts. Its build time is
-    training and adding, without reading and normalising.
+    training and adding, without reading and normalising. Where the documents' own encoder has queries too, lists and graphs
+    are searched once more as `near_overlap` widens them; the first of `indexes` is flat then.
     """
     specs: list[IndexSpec] = []
     too_many: list[str] = []
@@ -130,16 +133,19 @@ def evaluate_retrieval(
         depth = min(DEPTH + (task.own_Q is not None), documents.rows)
         exact_QR, adding = _filled(documents, [index for index, _ in started], queries_QD, depth, block)
         exact_QR = without_own(exact_QR, task.own_Q, DEPTH)
-        measured = [
-            _cost(task, index, exact_QR, queries_QD, depth, training + added)
-            for (index, training), added in zip(started, adding, strict=True)
+        built = [(index, training + added) for (index, training), added in zip(started, adding, strict=True)]
+        measured = [_cost(task, index, exact_QR, queries_QD, depth, build_s) for index, build_s in built]
+        again = [
+            _cost(task, index, exact_QR, queries_QD, depth, build_s)[0]
+            for index, build_s in built
+            if documents.own_QD is not None and widen(index, built[0][0], queries_QD, documents.own_QD)
         ]
     per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), documents.where, documents.rows)
     by_code: dict[str, PerQuery] = {
         code.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
         for code, (_, values) in zip(codes, measured[len(specs) :], strict=True)
     }
-    return RetrievalResult([cost for cost, _ in measured], per_query, by_code, [*notes, *too_many])
+    return RetrievalResult([*(cost for cost, _ in measured), *again], per_query, by_code, [*notes, *too_many])
 
 
 def _checked_unit(rows_ND: NDArray[Any], first: int, what: str) -> NDArray[np.float32]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -261,10 +262,24 @@ def _code(
     trained = bool(candidate.params.get("codebooks")) and kind == code_of(candidate.params)
     if trained and (place := saved_code(folder, kind, width)):
         return Code.load(kind, place, width)
-    code = Code.calibrate(kind, calibration_ND[:, :width])
+    code = _calibrated(kind, np.ascontiguousarray(calibration_ND[:, :width]), kept=bool(candidate.documents))
     if folder is not None:
         code.save(folder)
     return code
+
+
+_codes: dict[tuple[str, str], Code] = {}
+"""Codes of the teacher's documents, by kind and checksum of what they are calibrated on: students of a method share them, and
+a product code takes minutes."""
+
+
+def _calibrated(kind: Quantisation, vectors_Nd: NDArray[np.float32], *, kept: bool) -> Code:
+    if not kept:
+        return Code.calibrate(kind, vectors_Nd)
+    key = kind, hashlib.sha256(vectors_Nd).hexdigest()
+    if key not in _codes:
+        _codes[key] = Code.calibrate(kind, vectors_Nd)
+    return _codes[key]
 
 
 def space_folder(run: Path, model: str) -> Path:

@@ -28,6 +28,7 @@ from distilbench.trials.scoring import (
     Candidate,
     Encoded,
     Scoring,
+    across,
     count_parameters,
     encode_method,
     encode_teacher,
@@ -268,17 +269,30 @@ def test_parameters_of_a_row_are_those_of_the_whole_encoder(
 def test_a_student_of_the_teachers_space_searches_the_teachers_documents(
     prepared: Prepared, corpus: Corpus, tmp_path: Path
 ) -> None:
-    mse = build_method("mse", {"output_dim": 32, "lr": 0.01, "batch_size": 16}, prepared, 0, "cpu")
-    hpd = build_method("hpd", {"output_dim": 32, "lr": 0.01, "batch_size": 16}, prepared, 0, "cpu")
-    assert mse.in_teacher_space and not hpd.in_teacher_space
-    of_teacher = replace(encode_teacher(prepared, corpus), in_teacher_space=True)
-    of_teacher.save(tmp_path)
+    space = build_method("hpd", {"output_dim": 8, "lr": 0.01, "batch_size": 16}, prepared, 0, "cpu").shared_space()
+    documents = encode_teacher(prepared, corpus)
+    # The student whose queries are the targets themselves.
+    perfect = replace(documents, vectors_ND=space.documents(documents.vectors_ND), space=space, model="students/a")
+    perfect.save(tmp_path)
     again = Encoded.load(tmp_path)
-    assert again is not None and again.in_teacher_space
-    student = Candidate("r", "student", "mse", 32, params("mse", output_dim=32, lr=0.01, batch_size=16), 0)
-    made = score_candidate(student, again, Scoring(tmp_path, prepared, corpus), [32], ["int8"])
-    whole, coded = (record.scores for record, _ in made)
-    own = {(s.set, s.split, s.metric): s.value for s in whole if s.task == "retrieval"}
-    across = {(s.set, s.split, s.metric): s.value for s in whole if s.task == "asymmetric"}
-    assert across and across == pytest.approx(own), "the teacher's own vectors find what they find among themselves"
-    assert not any(s.task == "asymmetric" for s in coded)
+    assert again is not None and again.space is not None
+    setting = Scoring(tmp_path, prepared, corpus)
+    student = Candidate("r", "student", "hpd", 8, params("hpd", output_dim=8, lr=0.01, batch_size=16), 0)
+    pair, widths = across(student, again.space, setting)
+    assert widths == [8] and pair.documents == f"{prepared.teacher.title}, its PCA"
+    records = [record for record, _ in score_candidate(pair, again, setting, widths, ["int8"])]
+    pca = Candidate("r", "baseline", "pca", 8, {"output_dim": 8}, 0)
+    encoded = replace(
+        documents, vectors_ND=perfect.vectors_ND, calibration_ND=space.documents(documents.calibration_ND)
+    )
+    wanted = [record for record, _ in score_candidate(pca, encoded, setting, [8], ["int8"])]
+    for made, own in zip(records, wanted, strict=True):
+        assert made.documents == pair.documents and made.label.endswith("teacher's documents")
+        scores = {(s.set, s.split, s.metric): s.value for s in made.scores}
+        assert scores == {(s.set, s.split, s.metric): s.value for s in own.scores if s.task == "retrieval"}
+        assert scores and {s.task for s in made.scores} == {"retrieval"}, "there is nothing else to score of a pair"
+        assert [c.kind for c in made.indexes] == [c.kind for c in own.indexes]
+    kept = scoring.space_folder(tmp_path, perfect.model)
+    assert Code.load("int8", kept, 8).bytes_per_vector == 8 and not (tmp_path / "students").exists()
+    remove_encoded(tmp_path)
+    assert Encoded.load(tmp_path) is None and not (tmp_path / "space").exists() and kept.exists()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from distilbench.data.corpus import HeldOut, RetrievalSet
+from distilbench.data.corpus import HeldOut, RetrievalSet, Rows
 from distilbench.evaluation.selection import SelectionSets
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
@@ -92,3 +93,26 @@ def test_a_task_of_the_methods_own_selects_unless_something_is_asked_for(
     monkeypatch.setattr(Method, "task_scores", lambda self, split: own)
     objective, metrics, _ = dev_report(build_method("pca", {"output_dim": 8}, prepared, 0, "cpu"), folder, prepared)
     assert (objective == 70.0) == (not asked) and (metrics["dev_quality"] == 70.0) == (not asked)
+
+
+@pytest.mark.parametrize("code", [{}, {"bits": 8}])
+def test_queries_are_judged_among_the_teachers_documents(
+    code: dict[str, int], prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, prepared = prepared_for(
+        "retrieval=0.5,fidelity=0.5,documents=teacher", prepared_folder, tmp_path, monkeypatch
+    )
+    method = build_method("hpd", {"output_dim": 8, "lr": 0.01, "batch_size": 16, **code}, prepared, 0, "cpu")
+    asked: list[int] = []
+
+    def perfect(rows: Rows) -> NDArray[np.float32]:
+        asked.extend(rows.tolist())
+        return prepared.pca.project(prepared.vectors.take(rows), 8)
+
+    monkeypatch.setattr(method, "embed", perfect)
+    objective, metrics, _ = dev_report(method, folder, prepared)
+    assert set(asked) == set(prepared.selection.asked_rows.tolist()), "the student embeds queries alone"
+    if not code:
+        assert objective == pytest.approx(0, abs=1e-4), "queries that are the targets find what PCA finds"
+    monkeypatch.setattr(method, "embed", lambda rows: -perfect(rows))
+    assert dev_report(method, folder, prepared)[1]["dev_score"] < metrics["dev_score"] - 10
