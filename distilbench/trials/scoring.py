@@ -276,7 +276,7 @@ a product code takes minutes."""
 def _calibrated(kind: Quantisation, vectors_Nd: NDArray[np.float32], *, kept: bool) -> Code:
     if not kept:
         return Code.calibrate(kind, vectors_Nd)
-    key = kind, hashlib.sha256(vectors_Nd).hexdigest()
+    key = kind, hashlib.sha256(vectors_Nd.tobytes()).hexdigest()
     if key not in _codes:
         _codes[key] = Code.calibrate(kind, vectors_Nd)
     return _codes[key]
