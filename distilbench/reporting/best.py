@@ -12,7 +12,16 @@ from typing import Any
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard, teacher_row
-from distilbench.reporting.choice import ServingBudget, best_under, candidates, latency_of, recommendation, scored
+from distilbench.reporting.choice import (
+    Recommendation,
+    ServingBudget,
+    best_under,
+    candidates,
+    for_search,
+    latency_of,
+    recommendation,
+    scored,
+)
 from distilbench.reporting.columns import DEV, TEST
 from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.formats import fixed
@@ -20,6 +29,7 @@ from distilbench.reporting.frame import board_frame
 from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code, quantiser_folder
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.serving import LEAST_OVERLAP, serving_costs
+from distilbench.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,8 @@ class Best:
     board: Leaderboard
     row: Row
     folders: tuple[Path | None, ...]
+    pair: Recommendation | None = None
+    """The student for queries among the teacher's documents, within the budget (`choice.for_search`)."""
 
     def __repr__(self) -> str:
         return self.text()
@@ -61,8 +73,14 @@ class Best:
             "demonstration": record.demonstration,
             "corpus": record.corpus,
             "model": model and str(model),
-            "load": model and self._load(model),
-            "export": self._export_command() or None,
+            "load": (model and self._load(model)) or None,
+            "export": self._export_command(self.row) or None,
+            "for_search": self.pair
+            and {
+                "summary": self.pair.text(),
+                **self._columns(self.pair.row),
+                "export": self._export_command(self.pair.row) or None,
+            },
         }
 
     def text(self) -> str:
@@ -75,15 +93,17 @@ class Best:
         for seed, folder in zip(self.row.seeds, self.folders, strict=True):
             scores = f"{fixed(seed.score(DEV)):<8}{fixed(seed.score(TEST)):<8}"
             lines += [f"{seed.record.seed:<6}{scores}{seed.record.record_id}", f"{'':<22}{folder or none}"]
-        if model is not None:
+        if model is not None and self._load(model):
             best = " (the seed with the highest dev score)" if len(self.row.seeds) > 1 else ""
             lines += ["", f"To load it{best}:", "", *(f"    {line}" for line in self._load(model).splitlines())]
-        if command := self._export_command():
+        if command := self._export_command(self.row):
             lines += ["", "To export it, with a model card:", "", f"    {command}"]
+        if self.pair is not None:
+            lines += ["", self.pair.text(), "", f"    {self._export_command(self.pair.row)}"]
         return "\n".join(lines)
 
-    def _export_command(self) -> str:
-        seed = best_seed(self.row) or self.row.seeds[0]
+    def _export_command(self, row: Row) -> str:
+        seed = best_seed(row) or row.seeds[0]
         return export_command(seed.record, seed.anchor, self.runs)
 
     def _summary(self) -> str:
@@ -101,6 +121,8 @@ class Best:
 
     def _load(self, model: Path) -> str:
         record = self.row.record
+        if record.documents:
+            return ""
         return load_code(record, str(model), str(quantiser_folder(model, record)), cut=is_nested(record))
 
 
@@ -116,7 +138,7 @@ def best_of_runs(
     usable, rows = scored(board.rows), candidates(board.rows)
     if not usable:
         raise InputError(f"{named}: no row with a dev score; expected the folders of finished runs")
-    selects = sorted({row.record.select for row in usable})
+    selects = sorted({str(Selection.parse(row.record.select).measure) for row in usable})
     if len(selects) > 1:
         raise InputError(f"{named}: the runs were selected by {' and by '.join(selects)}; expected runs of one")
     lost = len(usable) - len(rows)
@@ -128,14 +150,16 @@ def best_of_runs(
     if len(corpora) > 1:
         names = ", ".join(corpora.values())
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")
-    row = best_under(rows, budget, dev_comparison(board, folders))
+    compared, costs = dev_comparison(board, folders), serving_costs(board)
+    row = best_under(rows, budget, compared)
     if row is None:
         units = ("bytes per vector", "ms per sentence", "dimensions")
         limits = [f"{limit:,g} {unit}" for limit, unit in zip(budget, units, strict=True) if limit is not None]
         left_out = f" (left out: {without})" if lost else ""
         raise InputError(f"at most {' and '.join(limits)}: no row is within it; {_least(rows)}{left_out}")
     owners = record_owners(runs)
-    return Best(tuple(runs), budget, board, row, tuple(model_folder(seed.record, owners) for seed in row.seeds))
+    pair = None if row.record.documents else for_search(board, compared, costs, budget)
+    return Best(tuple(runs), budget, board, row, tuple(model_folder(seed.record, owners) for seed in row.seeds), pair)
 
 
 def best_seed(row: Row) -> SeedScores | None:

@@ -23,7 +23,7 @@ from distilbench.records import IndexCost, ScoreRecord, TrialRecord
 from distilbench.reporting.columns import DEV, TEST, Column, Value, columns_of, scores_of, value_of
 from distilbench.reporting.names import row_names
 from distilbench.search.objectives import pareto_front
-from distilbench.selection import STS, Selection
+from distilbench.selection import BY_RETRIEVAL, STS, Selection
 
 CONFIDENCE = 0.95
 
@@ -67,8 +67,8 @@ class Row(NamedTuple):
     called: its name in the comparison file, or its label, with the start where rows of one label have several and the trial
     where two rows of a run share one.
 
-    `pareto`: no other row of the same corpus has a test score at least as high in as few bytes per vector, one of the two
-    strictly better. `best_in_bytes`: the highest test score of the rows with as many bytes per vector (`competes`), whatever
+    `pareto`: no other row `beside` it has a test score at least as high in as few bytes per vector, one of the two strictly
+    better. `best_in_bytes`: the highest test score of the rows with as many bytes per vector (`competes`), whatever
     dimension and code made them, where there are at least two to compare. Both go by the means. `chosen`: of the trials of a
     sweep that compete (`rivals`), the one with the highest dev objective.
     """
@@ -219,10 +219,16 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     lines = [_seeds_notice(board)]
     if any(row.test.value is not None for row in rows):
         students = any(row.record.role == "student" for row in rows)
-        chosen = f"Students were selected by {board.selection.title} on dev. " if students else ""
+        across = " of their queries among the teacher's documents" if board.selection.by_teacher else ""
+        chosen = f"Students were selected by {board.selection.title}{across} on dev. " if students else ""
         lines.append(f"{chosen}The test score is {board.columns[0].help}.")
         if without := sum(row.test.value is None for row in rows):
             lines.append(f"Without a test score, since a set is missing there: {without} of {len(rows)} rows.")
+    if any(row.record.documents for row in rows):
+        lines.append(
+            "Rows with the teacher's documents are pairs: the student embeds queries, and its teacher has embedded the "
+            "documents. They have scores of searches alone; marks and ties compare them among themselves."
+        )
     if len(board.corpora) > 1:
         lines.append(
             f"The rows come from {len(board.corpora)} different corpora. The Pareto front and the best in so many bytes "
@@ -267,6 +273,22 @@ def competes(record: ScoreRecord) -> bool:
     return (record.role, record.quantisation) != ("teacher", "float32")
 
 
+def beside(record: ScoreRecord) -> tuple[str, bool]:
+    """What rows have in common that are compared: the corpus, and who embeds the documents that they search."""
+    return record.compared_on, bool(record.documents)
+
+
+def searching(board: Leaderboard) -> Leaderboard:
+    """The same rows by what pairs have scores of: nDCG@10 of searches, where students are selected by STS too."""
+    if "sts" not in board.selection.kinds:
+        return board
+    pairs = [seed.record for row in board.rows if row.record.documents for seed in row.seeds]
+    columns = columns_of(pairs, BY_RETRIEVAL)
+    rows = [_row([seed.record for seed in row.seeds], columns)._replace(name=row.name) for row in board.rows]
+    rows = [row._replace(cells=_with_retention(row, teacher_row(row, rows))) for row in rows]
+    return Leaderboard(columns, tuple(rows), BY_RETRIEVAL)
+
+
 def told(row: Row) -> str:
     """The row's name and its code, to tell it from the other forms of the encoder; the names of FAISS's rows have theirs."""
     r = row.record
@@ -279,7 +301,7 @@ def rivals(r: ScoreRecord) -> tuple[object, ...]:
     That is what their trials compete within, and whether the row is in the code that it was trained for or in another one.
     """
     form = "its own" if r.quantisation == code_of(r.hyperparameters) else r.quantisation
-    return r.run, r.method, r.group, form, r.corpus_fingerprint
+    return r.run, r.method, r.group, form, r.corpus_fingerprint, r.documents
 
 
 def _chosen(rows: Iterable[Row], records: Iterable[TrialRecord | ScoreRecord]) -> set[str]:
@@ -302,8 +324,10 @@ def _chosen(rows: Iterable[Row], records: Iterable[TrialRecord | ScoreRecord]) -
 
 def _selection(records: Iterable[ScoreRecord]) -> Selection:
     """What all rows of runs were selected by; STS where they differ, since every run has these scores if any."""
-    selects = {r.select for r in records if r.role != "encoder"}
-    return Selection.parse(selects.pop()) if len(selects) == 1 else STS
+    selects = {Selection.parse(select) for select in {r.select for r in records if r.role != "encoder"}}
+    if len(selects) > 1:  # by one measure, once with the teacher's documents and once with their own
+        selects = {select.measure for select in selects}
+    return selects.pop() if len(selects) == 1 else STS
 
 
 def teacher_row(row: Row, rows: Iterable[Row]) -> Row | None:
@@ -319,10 +343,10 @@ def teacher_row(row: Row, rows: Iterable[Row]) -> Row | None:
 
 def _pareto_and_best(rows: Iterable[Row]) -> tuple[set[str], set[str]]:
     """The rows that no other of their corpus dominates (fewer bytes, higher test score), and the best of their size."""
-    corpora: dict[str, list[tuple[int, float, str]]] = {}
-    sizes: dict[tuple[str, int], list[tuple[float, str]]] = {}
+    corpora: dict[tuple[str, bool], list[tuple[int, float, str]]] = {}
+    sizes: dict[tuple[tuple[str, bool], int], list[tuple[float, str]]] = {}
     for row in rows:
-        corpus, size, value = row.record.compared_on, row.record.bytes_per_vector, row.test.value
+        corpus, size, value = beside(row.record), row.record.bytes_per_vector, row.test.value
         if value is not None:
             corpora.setdefault(corpus, []).append((size, value, row.anchor))
             if competes(row.record):
@@ -337,7 +361,7 @@ def _pareto_and_best(rows: Iterable[Row]) -> tuple[set[str], set[str]]:
 
 def _encoder(r: ScoreRecord) -> str:
     """What identifies an encoder: everything about it but its seed, and what follows from that."""
-    named = (r.run, r.role, r.method, r.configuration, r.label, r.teacher, r.start, r.corpus_fingerprint)
+    named = (r.run, r.role, r.method, r.configuration, r.label, r.teacher, r.start, r.corpus_fingerprint, r.documents)
     form = (r.dim, r.bytes_per_vector, r.quantisation, r.hyperparameters)
     return json.dumps([*named, *form], sort_keys=True, default=str)
 

@@ -9,13 +9,15 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from distilbench.records import AS_IT_CAME, TrialRecord
-from distilbench.reporting.board import Leaderboard, Row, competes, mean_cell, teacher_row, told
+from distilbench.records import AS_IT_CAME, ScoreRecord, TrialRecord
+from distilbench.reporting.board import Leaderboard, Row, competes, mean_cell, searching, teacher_row, told
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
 from distilbench.reporting.loading import FITTED, export_command
+from distilbench.reporting.names import PAIR
 from distilbench.reporting.serving import ServingCosts, below_overlap, serving_costs
 from distilbench.search.objectives import pareto_front
+from distilbench.selection import BY_TEACHER
 
 KEPT_PERCENT = 95
 """Of the teacher's dev score: what "keeps" means."""
@@ -42,6 +44,9 @@ class ServingBudget(NamedTuple):
         return all(
             limit is None or (cost is not None and cost <= limit) for cost, limit in zip(costs, self, strict=True)
         )
+
+
+NO_LIMIT = ServingBudget()
 
 
 class Recommendation(NamedTuple):
@@ -82,8 +87,10 @@ class Answer(NamedTuple):
 
 
 def scored(rows: Iterable[Row]) -> list[Row]:
-    """List the rows with vectors and a dev score. An encoder that was evaluated as it came is none: no run made it."""
+    """List the rows with vectors and a dev score. An encoder that was evaluated as it came is none: no run made it; nor is a
+    pair with the teacher's documents, unless its run selected students by these (`for_search`)."""
     made = (row for row in rows if row.record.start != AS_IT_CAME and row.record.dim)
+    made = (row for row in made if not row.record.documents or BY_TEACHER in row.record.select)
     return [row for row in made if row.dev.value is not None]
 
 
@@ -156,7 +163,29 @@ def answer(
     one = recommendation(first, taken, board, serving)
     lines = [one._replace(summary=f"{one.summary}; also the {' and the '.join(also)}" if also else one.summary)]
     lines += [recommendation(f"{need}: ", row, board, serving) for need, row in _others(chosen, taken)]
+    pair = for_search(board, compared, serving)
+    lines += [pair] if pair is not None and pair.row not in [line.row for line in lines] else []
     return Answer(tuple(lines), tuple(_absent(chosen, taken, candidates(board.rows), serving)))
+
+
+def for_search(
+    board: Leaderboard, compared: Comparison, serving: ServingCosts, budget: ServingBudget = NO_LIMIT
+) -> Recommendation | None:
+    """Recommend a student whose queries search the teacher's documents, in its code; None where no pair has a dev score.
+
+    Of those that keep 95 % of the teacher's dev score of searches it is the fastest, of equal ones that of the fewest bytes;
+    where none does, the best quality. None is taken that was measured to be no faster than the teacher.
+    """
+    pairs = [row for row in searching(board).rows if row.record.documents and row.dev.value is not None]
+    pairs = [row for row in pairs if budget.allows(row) and not below_overlap(row)]
+    speeds = {row.anchor: serving.rows[row.anchor].times_teacher for row in pairs}
+    pairs = [row for row in pairs if (speeds[row.anchor] or FASTER) >= FASTER]
+    keeping = [row for row in pairs if _keeps(row)]
+    top = max((speeds[row.anchor] or 0.0 for row in keeping), default=0.0)
+    quick = [row for row in keeping if (speeds[row.anchor] or 0.0) >= top / 1.02]
+    found = min(quick, key=_smallest_first, default=None) or best_of(pairs, compared)
+    rows = {row.anchor: row for row in board.rows}
+    return found and recommendation("For search: ", rows[found.anchor], board, serving)
 
 
 def rows_of_run(board: Leaderboard, run: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
@@ -179,8 +208,15 @@ def answer_of_run(board: Leaderboard, run: str, compared: Comparison = NOT_COMPA
 
 
 def recommendation(title: str, row: Row, board: Leaderboard, serving: ServingCosts) -> Recommendation:
-    """Put a choice into words."""
+    """Put a choice into words; of a pair what it costs on either side, and what it keeps of searches."""
     r = row.record
+    if r.documents:
+        board = searching(board)
+        same = next(other for other in board.rows if other.anchor == row.anchor)
+        name, asked = row.name.removesuffix(f", {PAIR}"), "embed queries with "
+        title = f"{title}{asked}" if title.endswith(": ") else f"{title}for queries " if title else asked.capitalize()
+        summary, told_score = "; ".join(_parts_of_pair(same, board, serving)), _interval(board, same)
+        return Recommendation(title, row, name, summary, told_score, export_command(r, row.anchor))
     name = row.name if row.name.endswith(r.quantisation) else told(row)
     name += {"baseline": ", a baseline", "teacher": ", the teacher's own code"}.get(r.role, "")
     name = name if competes(r) else f"{row.name}, the teacher itself"
@@ -212,23 +248,66 @@ def _absent(chosen: dict[str, Row], taken: Row, rows: Sequence[Row], serving: Se
 
 def _parts(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
     """What the row keeps of the teacher's scores, and what it costs."""
-    cell, beside = row.test, competes(row.record)
-    if cell.retention is not None and beside:
+    yield from _kept(row, board, serving)
+    yield _size(row, board)
+    yield from _speed(row, serving)
+    yield from _on_disk(row)
+
+
+def _parts_of_pair(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
+    """What queries cost, and documents, and what both keep; `board` is of searches."""
+    r, teacher = row.record, teacher_row(row, board.rows)
+    yield from _speed(row, serving)
+    speed = teacher and serving.rows[teacher.anchor].sentences_per_s
+    once = f" ({short(speed)} sentences per second)" if speed else ""
+    documents = " and ".join(r.documents.rsplit(", ", 1))
+    yield f"documents once with {documents}{once}, in {r.quantisation}, {_size(row, board)}"
+    yield from _kept(row, board, serving)
+    yield from _on_disk(row)
+
+
+def _kept(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
+    cell = row.test
+    if cell.retention is not None and competes(row.record):
         half = "" if cell.kept_interval is None else f" ± {cell.kept_interval:.1f}"
         on_dev = row.dev.retention or 0.0
         dev = f" ({on_dev:.1f} % on dev)" if on_dev >= KEPT_PERCENT > cell.retention else ""
         mrr10 = _kept_mrr10(board, row, serving)
         more = "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
-        yield f"keeps {cell.retention:.1f}{half} %{dev} of the teacher's {board.selection.title}{more}"
+        own = _with_own_documents(row, board)
+        other = "" if own is None else f" ({own:.1f} % with its own documents)"
+        yield f"keeps {cell.retention:.1f}{half} %{dev} of the teacher's {board.selection.title}{other}{more}"
+
+
+def _with_own_documents(row: Row, board: Leaderboard) -> float | None:
+    """What the student of a pair keeps in the same code where it embeds the documents too; None where that was not scored."""
+
+    def student(r: ScoreRecord) -> tuple[object, ...]:
+        return r.run, r.method, r.trial, r.configuration, r.start, r.hyperparameters, r.quantisation
+
+    own = [other for other in board.rows if row.record.documents and not other.record.documents]
+    own = [other for other in own if student(other.record) == student(row.record)]
+    same = max(own, key=lambda other: other.record.dim == row.record.dim, default=None)
+    return None if same is None else same.test.retention
+
+
+def _size(row: Row, board: Leaderboard) -> str:
     size, teacher = row.record.bytes_per_vector, teacher_row(row, board.rows)
+    beside = competes(row.record)
     smaller = f" ({short(teacher.record.bytes_per_vector / size)} times smaller)" if teacher and beside else ""
-    yield f"{size:,} {'byte' if size == 1 else 'bytes'} a vector{smaller}"
+    return f"{size:,} {'byte' if size == 1 else 'bytes'} a vector{smaller}"
+
+
+def _speed(row: Row, serving: ServingCosts) -> Iterator[str]:
     speed, ratio = serving.rows[row.anchor].sentences_per_s, serving.rows[row.anchor].times_teacher
-    if ratio is not None and beside:
+    if ratio is not None and competes(row.record):
         same = 1 / FASTER < ratio < FASTER
         yield "as fast as the teacher" if same else f"{short(ratio)} times the teacher's sentences per second"
     elif speed:
         yield f"{short(speed)} sentences per second"
+
+
+def _on_disk(row: Row) -> Iterator[str]:
     if on_disk := next((seed.record.cost.bytes_on_disk for seed in row.seeds if seed.record.cost), None):
         yield f"{binary(on_disk)} on disk"
 

@@ -22,7 +22,7 @@ from distilbench.evaluation.bootstrap import RESAMPLES, TAILS, Difference, Items
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
-from distilbench.reporting.board import Leaderboard, Row, SeedScores, competes, told
+from distilbench.reporting.board import Leaderboard, Row, SeedScores, beside, competes, told
 from distilbench.reporting.columns import DEV, TEST
 from distilbench.selection import Selection
 
@@ -219,10 +219,10 @@ def _by_items(board: Leaderboard, rows: Iterable[Row], kept: Kept, split: Split)
 
 def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str]]:
     """The ties, and the rows without one, within each corpus and number of bytes."""
-    compared: dict[tuple[str, int], list[Row]] = {}
+    compared: dict[tuple[str, bool, int], list[Row]] = {}
     for row in board.rows:
         if competes(row.record) and row.test.value is not None:
-            compared.setdefault((row.record.compared_on, row.record.bytes_per_vector), []).append(row)
+            compared.setdefault((*beside(row.record), row.record.bytes_per_vector), []).append(row)
     ties: dict[str, Tie] = {}
     without = []
     for rows in compared.values():

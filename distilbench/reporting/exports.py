@@ -158,7 +158,10 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
     import pandas as pd
 
     students = best_students(board)
-    rows = [row for row in board.rows if not competes(row.record)] + (on_front(students) if front else students)
+    if front:
+        pairs, own = ([row for row in students if bool(row.record.documents) is across] for across in (True, False))
+        students = on_front(own) + on_front(pairs)
+    rows = [row for row in board.rows if not competes(row.record)] + students
     if not rows:
         return ["No student was scored."]
     columns = filled((column for column in board_columns(board) if "terminal" in column.on), rows)
@@ -170,11 +173,12 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
 
 def best_students(board: Leaderboard) -> list[Row]:
     """Of each method's students at each number of bytes the best on dev, in the code that they are trained for."""
-    best: dict[tuple[CompetitionKey, str, str], Row] = {}
+    best: dict[tuple[CompetitionKey, str, str, str], Row] = {}
     for row in sorted(reversed(board.rows), key=_rank):
         record = row.record
         if record.role == "student" and record.quantisation == code_of(record.hyperparameters):
-            best[record.group, record.method, record.configuration if record.trial is None else ""] = row
+            named = record.configuration if record.trial is None else ""
+            best[record.group, record.method, named, record.documents] = row
     return [best[key] for key in sorted(best)]
 
 

@@ -209,7 +209,9 @@ def _standing(compared: Comparison) -> list[BoardColumn]:
 
 
 def _origin() -> Iterator[BoardColumn]:
-    kinds: dict[str, Kind] = dict.fromkeys(("label", "configuration", "teacher", "start", "corpus"), "text")
+    kinds: dict[str, Kind] = dict.fromkeys(
+        ("label", "configuration", "teacher", "start", "documents", "corpus"), "text"
+    )
     kinds |= {"corpus_fingerprint": "text", "demonstration": "flag", "run": "text", "trial": "integer"}
     for name, kind in kinds.items():
         yield BoardColumn(name, name.capitalize(), _at(f"record.{name}"), kind)

@@ -56,7 +56,8 @@ def _encoder(row: Row) -> tuple[str, ...]:
     if r.role == "baseline" and r.method in ("pca", FAISS_PEER):
         return r.method, r.teacher, r.origin, r.compared_on
     made = json.dumps(r.hyperparameters, sort_keys=True, default=str)
-    return r.run, r.role, r.method, r.label, r.teacher, r.start, r.compared_on, str(r.dim), str(r.trial), made
+    named = r.run, r.role, r.method, r.label, r.teacher, r.start, r.compared_on, r.documents
+    return *named, str(r.dim), str(r.trial), made
 
 
 def _kind(rows: Sequence[Row], recommended: Sequence[str]) -> str:

@@ -103,7 +103,7 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
     board, trainings, owners = leaderboard(records), Trainings(records), record_owners(runs)
     students: dict[Path, list[tuple[Row, SeedScores]]] = {}
     for row in board.rows:
-        for seed in row.seeds if row.record.role == "student" else ():
+        for seed in row.seeds if row.record.role == "student" and not row.record.documents else ():
             folder = model_folder(seed.record, owners)
             if folder is not None and folder.is_dir():
                 students.setdefault(folder, []).append((row, seed))

@@ -12,13 +12,16 @@ from pathlib import Path
 
 from distilbench.records import AS_IT_CAME, FROZEN, ON_VECTORS, ScoreRecord
 
+PAIR = "teacher's documents"
+
 
 def row_names(records: Sequence[ScoreRecord]) -> list[str]:
-    """What each record's row is called."""
+    """What each record's row is called. Last comes that its queries search the teacher's documents."""
     starts, ends = _start_labels(records), source_ends(r.source for r in records)
-    names = [(name_by_source(r, ends), starts.get(_start_of(r), "")) for r in records]
+    names = [(name_by_source(r, ends).replace(f", {PAIR}", ""), starts.get(_start_of(r), "")) for r in records]
     places = [
-        (r.run, name, r.quantisation, r.teacher, r.corpus_fingerprint) for r, name in zip(records, names, strict=True)
+        (r.run, name, r.quantisation, r.teacher, r.corpus_fingerprint, r.documents)
+        for r, name in zip(records, names, strict=True)
     ]
     shared: dict[tuple[object, ...], list[ScoreRecord]] = {}
     for record, place in zip(records, places, strict=True):
@@ -28,7 +31,7 @@ def row_names(records: Sequence[ScoreRecord]) -> list[str]:
         alike = shared[place]
         trial = f"trial {r.trial}" if r.trial is not None and len(alike) > 1 else ""
         weights = f"weights {r.weights[:8]}" if len({other.weights for other in alike}) > 1 else ""
-        told.append(", ".join(filter(None, (*name, trial, weights))))
+        told.append(", ".join(filter(None, (*name, trial, weights, PAIR if r.documents else ""))))
     return told
 
 

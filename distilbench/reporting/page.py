@@ -258,7 +258,7 @@ class Pages:
             resamples=self.compared.resamples,
             tasks=score_lines(row),
             again=commands(row, self._trainings),
-            load=load_code(r, folder, folder, cut=is_nested(r)) if r.model else "",
+            load=load_code(r, folder, folder, cut=is_nested(r)) if r.model and not r.documents else "",
             built=can_be_built(r) and not r.model,
             export=export_command(r, row.anchor),
             lost=below_overlap(row),

@@ -72,7 +72,7 @@ def latest_scores(folder: Path) -> list[ScoreRecord]:
             continue
         if chosen is None or r.role != "student" or (r.trial, r.configuration) in chosen:
             key = (r.configuration, r.role, r.method, r.dim, r.quantisation, r.teacher, r.start, r.seed, r.trial)
-            latest[*key, r.label if r.role == "encoder" else "", r.weights] = r
+            latest[*key, r.documents, r.label if r.role == "encoder" else "", r.weights] = r
     return list(latest.values())
 
 
