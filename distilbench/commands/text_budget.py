@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,6 +33,21 @@ def bound_limits(folders: Sequence[Path]) -> dict[str, int] | None:
     return dict(configs[0].get(KEY, {})) if configs else None
 
 
+def _searched(corpus: Corpus) -> list[tuple[int, int]]:
+    """Of each retrieval set, whatever its splits, how many documents it has, and how many of them answer a query."""
+    answers: dict[str, set[int]] = {}
+    documents: dict[str, set[int]] = {}
+    for task in corpus.retrieval:
+        documents.setdefault(task.name, set()).update(task.documents.tolist())
+        answers.setdefault(task.name, set()).update(task.documents[np.concatenate(task.relevant)].tolist())
+    return [(len(documents[name]), len(found)) for name, found in answers.items()]
+
+
+def _kept(sets: Sequence[tuple[int, int]], most: int) -> list[int]:
+    """The documents of each set within a limit: those that answer a query come on top of it."""
+    return [min(count, most + answers) for count, answers in sets]
+
+
 def limits_within_budget(settings: SweepSettings, corpus: Corpus, console: Console) -> dict[str, int]:
     """Lower limits of text, by option, of which the teacher encodes all in `SHARE` of the time budget; {} where all that
     `corpus` has can be, and on a GPU or a cluster, which encode it in minutes.
@@ -56,16 +72,30 @@ def limits_within_budget(settings: SweepSettings, corpus: Corpus, console: Conso
     allowed = total - new + int(rate * SHARE * settings.time_budget)
     if total <= allowed:
         return {}
-    rest, sets = len(corpus.scored_rows), [len(s.documents) for s in corpus.retrieval]
+    rest, sets = len(corpus.scored_rows), _searched(corpus)
     pairs = max(map(len, (corpus.pairs_P2, corpus.judged_P2, corpus.triplets_T3)))
-    used = {"max_sentences": len(corpus.train), "max_pairs": pairs, "max_documents": max(sets, default=0)}
+    used = {
+        "max_sentences": len(corpus.train),
+        "max_pairs": pairs,
+        "max_documents": max((count for count, _ in sets), default=0),
+    }
     used = {name: min(getattr(settings, name) or count, count) for name, count in used.items()}
     texts = max(0, allowed - rest)
     most = {"max_sentences": texts // 2 if pairs else texts, "max_pairs": texts // 4}
     if allowed < rest and sets:
-        most["max_documents"] = int(used["max_documents"] * max(0.0, 1 - (rest - allowed) / sum(sets)))
+        counts = range(LEAST["max_documents"], used["max_documents"] + 1)
+        others = rest - sum(_kept(sets, used["max_documents"]))
+        fitting = bisect.bisect_right(counts, allowed - others, key=lambda most: sum(_kept(sets, most)))
+        most["max_documents"] = counts[fitting - 1] if fitting else LEAST["max_documents"]
+        rest = others + sum(_kept(sets, most["max_documents"]))
     lower = {name: max(free[name], value) for name, value in most.items() if name in free}
     lower = {name: value for name, value in lower.items() if value < used[name]}
+    if rest > allowed:
+        console.print(
+            f"The sets to score on have {rest:,} texts, which the teacher encodes in {duration(rest / rate)} of --time-budget "
+            f"{duration(settings.time_budget)}; fewer sets, or --tasks, leave more of it to students.",
+            markup=False,
+        )
     if not lower:
         return {}
     told = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in lower.items())
