@@ -92,7 +92,7 @@ def limits_within_budget(settings: SweepSettings, corpus: Corpus, console: Conso
     lower = {name: value for name, value in lower.items() if value < used[name]}
     if rest > allowed:
         console.print(
-            f"The sets to score on have {rest:,} texts, which the teacher encodes in {duration(rest / rate)} of --time-budget "
+            f"The sets to score on have {rest:,} texts, which take the teacher {duration(rest / rate)} of --time-budget "
             f"{duration(settings.time_budget)}; fewer sets, or --tasks, leave more of it to students.",
             markup=False,
         )
