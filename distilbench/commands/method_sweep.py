@@ -31,7 +31,7 @@ from distilbench.search.run_trials import SearchPlace, discard_checkpoints, run_
 from distilbench.search.search_plan import Search
 from distilbench.search.starts import saved_settings, starts_for
 from distilbench.search.stopping import waits_at_rungs
-from distilbench.search.study import finished_trials, open_study, study_url
+from distilbench.search.study import best_per_group, finished_trials, open_study, study_url
 from distilbench.search.suggestions import default_max_pending
 from distilbench.search.trial import trial_folder
 from distilbench.settings.sweep import SweepSettings
@@ -219,7 +219,10 @@ class MethodSweep:
         rows = len(self.groups) * budget.confirm.top * budget.confirm.seeds
 
         def deadline() -> float:
-            return 0.0 if self.copy and self.copy.owner.lost else self.clock.search_end(rows, trainings)
+            if self.copy and self.copy.owner.lost:
+                return 0.0
+            end = self.clock.search_end(rows, trainings)
+            return end if time.time() < end or self._serves_each_size() else self.clock.first_end(rows, trainings)
 
         def note_time(event: Event) -> None:
             if event.record and not event.record.confirms:
@@ -229,11 +232,17 @@ class MethodSweep:
         place = SearchPlace(self.run, self.prepared, self.resources, deadline, self.costs)
         run_trials(self.study, search, place, self.tally)
 
+    def _serves_each_size(self) -> bool:
+        """Whether there is a student of every number of bytes."""
+        found = best_per_group(finished_trials(self.study), 1)
+        return {group.bytes for group in self.groups} <= {group.bytes for group in found}
+
     def _confirm(self, search: Search) -> None:
         """Train the best trials with more seeds, and score them; what is missing then is noted."""
         from distilbench.trials.rows import Finishing
 
         budget, member, trials = self.space.budget, self.member, self.study.get_trials(deepcopy=False)
+        self.clock.keep_half()
         self._note_end(search)
         best = chosen_trials(trials, self.groups, budget.confirm.top, waiting=waits_at_rungs(budget))
         chosen = worth_confirming(best, search, self.costs)

@@ -181,6 +181,8 @@ class LayerRanker:
     """The artifact of the student's tokens."""
     train: Rows
     dev: Sequence[StsSet]
+    quick: bool = False
+    """Whether there is no time for the second round."""
 
     def artifact(self, store: ArtifactStore) -> Path:
         """The folder with the ranking, made if not there."""
@@ -197,6 +199,7 @@ class LayerRanker:
                 [f"{s.name} dev", *(array_sha256(part) for part in (s.left_P, s.right_P, s.score_P))] for s in sets
             ],
             "depth": depth,
+            **({"quick": True} if self.quick else {}),
             "step_version": STEP_VERSION,
         }
 
@@ -212,9 +215,9 @@ class LayerRanker:
                 encoder=student_source(self.student, self.teacher).title,
                 count=count,
                 depth=depth,
-                sentences=len(sampled),
+                sentences=FIRST_SENTENCES if self.quick else len(sampled),
                 dev=tuple(f"{s.name} dev" for s in sets),
-                **search_layers(source, depth),
+                **search_layers(source, depth, quick=self.quick),
                 seconds=round(time.perf_counter() - began, 1),
             )
             write_json(folder / FILE, ranking.model_dump(mode="json"))
@@ -323,9 +326,9 @@ def ridge(
     return lambda states: np.asarray(states @ weight_DE.astype(np.float32) + bias_E.astype(np.float32))
 
 
-def search_layers(source: Source, depth: int) -> dict[str, Any]:
-    """What a `LayerRanking` has of a search: every choice of `depth` layers on a small part of the source, and the best of
-    them on all of it.
+def search_layers(source: Source, depth: int, *, quick: bool = False) -> dict[str, Any]:
+    """What a `LayerRanking` has of a search: every choice of `depth` layers on a small part of the source, and, unless it
+    must be quick, the best of them on all of it.
 
     Where they are too many: the best layer, then the best one to add, and so on.
     """
@@ -338,12 +341,11 @@ def search_layers(source: Source, depth: int) -> dict[str, Any]:
             screened = small.judge(tried, f"Layers, {size} of {depth}")
     else:
         tried = list(combinations(range(count), depth))
-        if len(tried) > FINALISTS:
+        if quick or len(tried) > FINALISTS:
             screened = small.judge(tried, "Layers, first round")
+    found = {"search": "greedy" if greedy else "every choice", "tried": len(tried)}
+    if quick:
+        return {**found, "choices": screened[:FINALISTS]}
     finalists = [choice.layers for choice in screened[:FINALISTS]] or tried
-    return {
-        "search": "greedy" if greedy else "every choice",
-        "tried": len(tried),
-        "first_sentences": len(small.train) if screened else 0,
-        "choices": source.judge(finalists, "Layers, last round"),
-    }
+    choices = source.judge(finalists, "Layers, last round")
+    return {**found, "first_sentences": len(small.train) if screened else 0, "choices": choices}

@@ -112,7 +112,8 @@ def prepare_student(
     tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
     if spec.ranked:
         start = aliases(student)[-1]  # with all tokens
-        folder = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev).artifact(store)
+        ranker = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev, quick=settings.is_short)
+        folder = ranker.artifact(store)
         ranking = read_ranking(folder)
         assert ranking is not None
         chosen = ranking.chosen

@@ -34,7 +34,8 @@ class Clock:
         self.complete = False
         self.steps_of: Callable[[Mapping[str, Any]], int] = lambda params: 0
         """Hyper-parameters of a trial -> its optimiser steps, where it is trained to its end."""
-        self.parts = 1
+        self.parts, self.limit = 1, self.end
+        """Among how many methods the time was shared that this is a share of, and when all of it ends."""
         self.late_rows = 0
         """Encoders that are scored after all else, and are to have their time."""
 
@@ -42,8 +43,12 @@ class Clock:
         """The clock of the next of so many methods: an equal share of the time that is left."""
         now = time.time()
         share = Clock(None if math.isinf(self.end) else max(1.0, self.end - now) / parts, now)
-        share.row_s, share.parts = self.row_s, parts
+        share.row_s, share.parts, share.limit = self.row_s, parts, self.end
         return share
+
+    def keep_half(self) -> None:
+        """Leave at least half a share for what comes after a search that took longer, at the cost of the methods after it."""
+        self.end = min(self.limit, max(self.end, time.time() + (self.end - self.began) / 2))
 
     @property
     def is_limited(self) -> bool:
@@ -70,6 +75,10 @@ class Clock:
     def search_end(self, rows: int, trainings: float = 0.0) -> float:
         """When a search has to end (seconds since the epoch) before so many encoders are scored, so many trained in turn."""
         return self._before_end(rows, MARGIN * trainings * self.training_s + START_S)
+
+    def first_end(self, rows: int, trainings: float = 0.0) -> float:
+        """When a search has to end that has no student of some size yet: with its share, the last one as any other."""
+        return self.end if self.limit > self.end else self.search_end(rows, trainings)
 
     def training_end(self, rows: int) -> float:
         """When confirming trainings have to end before so many encoders are scored."""

@@ -55,14 +55,15 @@ class Planted:
         sets = [replace(s, score_P=score) for s, score in zip(dev, gold, strict=True)]
         self.dev = sets if labelled else []
 
-    def artifact(self, student: str, pooling: str = "mean") -> Path:
+    def artifact(self, student: str, pooling: str = "mean", quick: bool = False) -> Path:
         source = student_source(student, self.teacher)
         tokens = tokens_artifact(self.corpus.text, source, self.store)
         train = self.corpus.train
-        return LayerRanker(student, self.teacher, pooling, self.vectors, tokens, train, self.dev).artifact(self.store)
+        given = (student, self.teacher, pooling, self.vectors, tokens, train, self.dev)
+        return LayerRanker(*given, quick=quick).artifact(self.store)
 
-    def rank(self, student: str) -> LayerRanking:
-        found = read_ranking(self.artifact(student))
+    def rank(self, student: str, *, quick: bool = False) -> LayerRanking:
+        found = read_ranking(self.artifact(student, quick=quick))
         assert found is not None
         return found
 
@@ -124,6 +125,8 @@ def test_many_choices_are_read_twice(
     found = made.rank("auto:2")
     assert found.chosen == (1, 2) and len(found.choices) == 2 and found.tried == 6
     assert found.first_sentences == 60 and "all 6 choices on 60 sentences, the best 2 again on" in found.summary
+    quick = made.rank("auto:2", quick=True)
+    assert quick.chosen == (1, 2) and quick.sentences == 60 and "again" not in quick.summary
 
 
 def test_layers_of_a_narrower_encoder_for_a_wider_teacher(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:

@@ -109,6 +109,24 @@ def test_what_the_teacher_takes_is_shared_by_the_methods(now: Now) -> None:
     assert alone.end == alone.began + 300
 
 
+def test_a_search_without_a_student_takes_time_of_the_methods_after_it(now: Now) -> None:
+    clock = Clock(300.0)
+    first = clock.part(3)
+    with first.scoring():
+        now.at += 30
+    assert first.search_end(10) < first.first_end(10) == first.end == 1120
+    now.at = 1130  # its first students were there late
+    first.keep_half()
+    assert first.end == 1130 + 60 and first.training_end(10) > now.at
+    now.at = 1190
+    assert clock.part(2).end == 1190 + 55
+    last = clock.part(1)
+    assert last.first_end(10) == last.search_end(10), "nobody comes after it"
+    now.at = 1290
+    last.keep_half()
+    assert last.end == 1300
+
+
 # Text
 
 
