@@ -1,0 +1,79 @@
+"""Print pairs beside the same students with their own documents as Markdown tables: the mean nDCG@10 over the test sets.
+
+python tools/pairs_table.py RUN... [--sets]
+
+A run is one of `sweep --select retrieval,documents=teacher`. Shares are of the teacher's float32 documents; intervals are 95 %
+over seeds, or over the queries where there is one seed. With --sets also each set's own share, in float32 at the widest.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+
+from distilbench.reporting.board import Cell, Row, leaderboard
+from distilbench.reporting.runs import read_runs
+
+CODES = ("float32", "int8", "int4", "binary")
+
+
+def main() -> None:
+    """Print the tables of the runs named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--sets", action="store_true")
+    asked = parser.parse_args()
+    board = leaderboard(read_runs(asked.runs))
+    teacher = next(row for row in board.rows if row.record.role == "teacher" and row.record.quantisation == "float32")
+    told = teacher.test
+    print(f"Teacher: nDCG@10 {told.value:.2f} ({told.low:.1f} to {told.high:.1f}) over {board.columns[0].help}\n")
+    both: dict[tuple[str, int, str], dict[bool, Row]] = defaultdict(dict)
+    for row in board.rows:
+        r = row.record
+        if r.role == "student":
+            both[str(r.hyperparameters.get("student") or r.start), r.dim, r.quantisation][bool(r.documents)] = row
+    print("| student | d | code | bytes | its own documents | the teacher's documents |\n|---|---|---|---|---|---|")
+    for (student, dim, code), rows in sorted(
+        both.items(), key=lambda item: (item[0][0], -item[0][1], _place(item[0][2]))
+    ):
+        size = next(iter(rows.values())).record.bytes_per_vector
+        print(f"| {student} | {dim} | {code} | {size:,} | {_cell(rows.get(False))} | {_cell(rows.get(True))} |")
+    if asked.sets:
+        _print_sets(both, teacher)
+
+
+def _place(code: str) -> int:
+    return CODES.index(code) if code in CODES else len(CODES)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None or row.test.value is None:
+        return ""
+    return f"{row.test.value:.2f}{_spread(row.test)} ({row.test.retention:.1f} %)"
+
+
+def _spread(cell: Cell) -> str:
+    if cell.interval is not None:
+        return f" ± {cell.interval:.2f}"
+    return f" ± {(cell.high - cell.low) / 2:.2f}" if cell.low is not None and cell.high is not None else ""
+
+
+def _print_sets(both: dict[tuple[str, int, str], dict[bool, Row]], teacher: Row) -> None:
+    """Each set's share of the teacher's nDCG@10, own documents / the teacher's."""
+    keys = [key for key in teacher.cells if key.startswith("ndcg10:") and not key.endswith(":dev")]
+    widest = max(dim for _, dim, _ in both)
+    print("\n| student | " + " | ".join(key.removeprefix("ndcg10:") for key in keys) + " |")
+    print("|---" * (len(keys) + 1) + "|")
+    print("| teacher | " + " | ".join(f"{teacher.cells[key].value:.1f}" for key in keys) + " |")
+    for (student, dim, code), rows in sorted(both.items()):
+        if dim == widest and code == "float32":
+            shares = (
+                " / ".join(f"{rows[side].cells[key].retention:.0f}" if side in rows else "-" for side in (False, True))
+                for key in keys
+            )
+            print(f"| {student} | " + " | ".join(shares) + " |")
+
+
+if __name__ == "__main__":
+    main()
