@@ -2,8 +2,8 @@
 
 python tools/pairs_table.py RUN... [--sets]
 
-A run is one of `sweep --select retrieval,documents=teacher`. Shares are of the teacher's float32 documents; intervals are 95 %
-over seeds, or over the queries where there is one seed. With --sets also each set's own share, in float32 at the widest.
+A run is one of `sweep --select retrieval,documents=teacher`. Shares are of the teacher with float32 documents. Intervals are
+95 % over seeds, or over the queries where there is one seed. With --sets also each set's own share, in float32 at the widest.
 """
 
 from __future__ import annotations
