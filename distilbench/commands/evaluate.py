@@ -159,9 +159,9 @@ class Evaluation:
 
         @functools.cache
         def calibration() -> NDArray[np.float32]:
-            rows = self.corpus.train
+            rows = self.read.train
             vectors_ND = vectors.take(rows)
-            check_vectors(vectors_ND, spec.name, self.corpus.sentences, rows)
+            check_vectors(vectors_ND, spec.name, self.read.sentences, rows)
             return vectors_ND
 
         def codes(width: int) -> Iterator[Code]:

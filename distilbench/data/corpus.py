@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
@@ -173,6 +173,12 @@ class Corpus:
     """Queries and passages that answer them, to train on; every relevant passage of a query is there."""
     passages: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Rising rows of the passages among which hard negatives of these queries are found."""
+    text_queries: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Rising rows of the training text that are queries by the name of their file."""
+    text_passages: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Those that are passages by the name of their file."""
+    queries: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """The rows of `train` that are queries, where a method asks which they are (`data.roles.with_queries`)."""
     roles_N: NDArray[np.int8] | None = None
     """The role of each row (`data.roles`); None if all rows are read alike."""
     held_out: tuple[HeldOut, ...] = ()
@@ -240,7 +246,7 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 of the sentences and of every set: what a score depends on."""
         digest = hashlib.sha256(self.sentences_fingerprint.encode())
-        for name in _SETS:
+        for name in (*_SETS, *(["queries"] if len(self.queries) else [])):
             digest.update(name.encode())
             _add_to(digest, getattr(self, name))
         return digest.hexdigest()
@@ -282,6 +288,8 @@ class CorpusBuilder:
     classification: list[ClassificationSet] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    text_queries: set[int] = field(default_factory=set)
+    text_passages: set[int] = field(default_factory=set)
     _row_of: dict[str, int] = field(default_factory=dict)
     _train: dict[int, None] = field(default_factory=dict)
     _pairs: list[tuple[int, int]] = field(default_factory=list)
@@ -307,6 +315,10 @@ class CorpusBuilder:
     def train_on(self, sentences: Sequence[str]) -> None:
         """Allow students to train on `sentences`."""
         self._train.update(dict.fromkeys(self.rows(sentences).tolist()))
+
+    def trained_rows(self, sentences: Iterable[str]) -> set[int]:
+        """Rows of those `sentences` that students train on."""
+        return {row for s in sentences if (row := self._row_of.get(s, -1)) in self._train}
 
     def add_pairs(self, left: Sequence[str], right: Sequence[str]) -> None:
         """Add similar pairs; by that their sides are no training sentences."""
@@ -359,6 +371,8 @@ class CorpusBuilder:
             missing=() if self.demonstration else tuple(self.missing),
             demonstration=self.demonstration,
             triplets_T3=np.array(self._triplets, dtype=np.int64).reshape(-1, 3),
+            text_queries=np.array(sorted(self.text_queries), dtype=np.int64),
+            text_passages=np.array(sorted(self.text_passages), dtype=np.int64),
             pair_tasks=tuple(self.pair_tasks),
             classification=tuple(self.classification),
         )

@@ -4,7 +4,8 @@ sts/NAME[.SUBSET][.SPLIT].tsv            sentence1 sentence2 score          STS1
 NAME/...                                 retrieval sets with judgements: see `retrieval_sets`
 NAME/pairs.tsv, *.dup_pairs.tsv, clicks.tsv   pairs of duplicates, or of a query and a document: see `searches`
 nli/triplets.tsv[.gz]                    anchor positive negative [source]
-unlabeled/*                              text           TSV, CSV, JSON lines, Parquet, or a sentence a line (`readers`)
+unlabeled/*                              text           TSV, CSV, JSON lines, Parquet, or a sentence a line (`readers`);
+                                                        questions*, queries*: queries, passages*, documents*: passages
 
 Triplets and labelled pair tasks are read only where a method needs them: see `pair_tasks`. `about.json`
 is what the folder says of itself: see `about`.
@@ -26,6 +27,7 @@ from distilbench.data.pair_tasks import add_pair_tasks, formats_of, read_pair_ta
 from distilbench.data.readers import column_names, either, files_of, finite_number, format_of, read_tsv, sentence
 from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.retrieval_sets import has_training_judgements, read_searches, searched_text
+from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.data.sampling import Labelled, draw_evenly, fixed_sample
 from distilbench.data.searches import PAIRS_EXPECTED, PairFile, make_searches, read_pairs
 from distilbench.data.splits import EXPECTED, is_about_a_split, split_at_end
@@ -135,6 +137,10 @@ def add_training(
         ((text, name) for name, of_file in pairs.items() for pair in of_file for text in pair),
     )
     _add_training_text(builder, pairs, labelled, asked, test_texts, limits)
+    for stream in streams.values():
+        for role, rows in ((QUERY, builder.text_queries), (DOCUMENT, builder.text_passages)):
+            if stream.role == role:
+                rows |= builder.trained_rows(text for text, _ in stream)
     builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.pairs, test_texts, builder)
     if needs.triplets:

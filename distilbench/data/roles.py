@@ -20,17 +20,20 @@ PLAIN, QUERY, DOCUMENT = 0, 1, 2
 def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
     """`corpus` with a role for every row, for encoders that read queries and documents differently.
 
-    Queries and passages of judgements are trained on as such.
+    Queries and passages of judgements, and of files that are named so, are trained on as such.
 
     Rows keep their numbers. A text that is read in several roles has a row for each: that of its first role (in the order
     plain, query, document) is the one that it had, the others come after all sentences.
     """
     count = len(corpus.sentences)
     judged, pool = corpus.judged_P2, corpus.passages
-    asked = _used(count, (*(task.queries for task in corpus.retrieval), judged[:, 0]))
-    searched = _used(count, (*(task.documents for task in corpus.retrieval), judged[:, 1], pool))
-    trained = _used(count, (judged.ravel(),))
-    plain = _used(count, _plain_columns(corpus, trained)) | ~(asked | searched)
+    text = np.union1d(corpus.train, np.concatenate([corpus.train[:0], *(held.rows for held in corpus.held_out)]))
+    queries = np.intersect1d(text, np.union1d(corpus.text_queries, judged[:, 0]))
+    passages = np.union1d(np.setdiff1d(np.intersect1d(text, corpus.text_passages), queries), judged[:, 1])
+    asked = _used(count, (*(task.queries for task in corpus.retrieval), queries))
+    searched = _used(count, (*(task.documents for task in corpus.retrieval), passages, pool))
+    named = _used(count, (queries, passages))
+    plain = _used(count, _plain_columns(corpus, named)) | ~(asked | searched)
     first_N = np.where(plain, PLAIN, np.where(asked, QUERY, DOCUMENT)).astype(np.int8)
     again_query, again_document = (
         np.flatnonzero(used & (first_N != role)) for used, role in ((asked, QUERY), (searched, DOCUMENT))
@@ -39,21 +42,36 @@ def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
     query_row[again_query] = count + np.arange(len(again_query))
     document_row[again_document] = count + len(again_query) + np.arange(len(again_document))
 
+    def as_read(rows: Rows) -> Rows:
+        """Rows of training text, by the role in which it is read."""
+        by_role = (query_row[np.intersect1d(rows, queries)], document_row[np.intersect1d(rows, passages)])
+        return np.unique(np.concatenate([rows[~named[rows]], *by_role]))
+
     repeated = np.concatenate([again_query, again_document])
     judged_P2 = np.column_stack([query_row[judged[:, 0]], document_row[judged[:, 1]]])
     roles_N = np.concatenate([first_N, np.repeat([QUERY, DOCUMENT], [len(again_query), len(again_document)])])
     return replace(
         corpus,
         sentences=_followed(corpus, repeated, store),
-        train=np.union1d(corpus.train[~trained[corpus.train]], judged_P2.ravel()),
+        train=as_read(corpus.train),
         judged_P2=judged_P2,
         passages=np.unique(document_row[pool]),
+        text_queries=np.unique(query_row[corpus.text_queries]),
+        text_passages=np.unique(document_row[corpus.text_passages]),
+        held_out=tuple(replace(held, rows=as_read(held.rows)) for held in corpus.held_out),
         retrieval=tuple(
             replace(task, queries=query_row[task.queries], documents=document_row[task.documents])
             for task in corpus.retrieval
         ),
         roles_N=roles_N.astype(np.int8),
     )
+
+
+def with_queries(corpus: Corpus) -> Corpus:
+    """`corpus` with what of its training sentences are queries: those of judgements, and of files that are named so."""
+    queries = np.intersect1d(corpus.train, np.union1d(corpus.text_queries, corpus.judged_P2[:, 0]))
+    told = f"queries among the {len(corpus.train):,} training sentences: {len(queries):,}"
+    return replace(corpus, queries=queries, found=(*corpus.found, told))
 
 
 def _used(count: int, columns: Iterable[Rows]) -> NDArray[np.bool_]:
@@ -63,12 +81,12 @@ def _used(count: int, columns: Iterable[Rows]) -> NDArray[np.bool_]:
     return used
 
 
-def _plain_columns(corpus: Corpus, judged: NDArray[np.bool_]) -> Iterable[Rows]:
-    """Every row that is used in a set other than retrieval, or trained on but not as a `judged` query or passage."""
-    yield from (corpus.train[~judged[corpus.train]], corpus.pairs_P2.ravel(), corpus.triplets_T3.ravel())
+def _plain_columns(corpus: Corpus, named: NDArray[np.bool_]) -> Iterable[Rows]:
+    """Every row that is used in a set other than retrieval, or is training text but `named` neither query nor passage."""
+    yield from (corpus.train[~named[corpus.train]], corpus.pairs_P2.ravel(), corpus.triplets_T3.ravel())
     sets: tuple[EvaluationSet, ...] = (*corpus.sts, *corpus.pair_tasks, *corpus.probed, *corpus.classification)
     yield from (column for one in sets for column in one.columns)
-    yield from (held.rows for held in corpus.held_out)
+    yield from (held.rows[~named[held.rows]] for held in corpus.held_out)
 
 
 def _followed(corpus: Corpus, repeated: Rows, store: ArtifactStore) -> tuple[str, ...] | SentenceFile:

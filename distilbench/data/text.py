@@ -10,17 +10,20 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qsl
 
 from distilbench.data.readers import FORMATS_TOLD, column_names, format_of, known_format, read_columns, sentence
+from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
 from distilbench.storage.hub import hub_silence
 
 PREFIX = "hf:"
+ROLE_OF = {"questions": QUERY, "queries": QUERY, "passages": DOCUMENT, "documents": DOCUMENT}
+"""What the sentences of a file are, by what its name begins with; all else is plain text."""
 _OPTIONS = ("config", "split", "column", "revision")
 _SAVED = ("state.json", "dataset_dict.json")  # what `save_to_disk` leaves for one split, and for several
 
@@ -47,6 +50,19 @@ class TextStream:
     source_column: str = ""
     kept: int = 0
     empty: int = 0
+
+    @property
+    def role(self) -> int:
+        """What its sentences are, where the names of all its files say the same; a hub's dataset is plain text."""
+        roles = {PLAIN} if isinstance(self.opened, HubDataset) else set(map(role_of, self.opened))
+        return roles.pop() if len(roles) == 1 else PLAIN
+
+    def by_role(self) -> list[TextStream]:
+        """The stream as one stream for each role that its files have."""
+        if isinstance(self.opened, HubDataset):
+            return [self]
+        roles = dict.fromkeys(map(role_of, self.opened))
+        return [replace(self, opened=[path for path in self.opened if role_of(path) == role]) for role in roles]
 
     def identity(self) -> list[str]:
         """Identify the sentences before they are read: by the hub's name and commit, else by the files' SHA-256."""
@@ -79,7 +95,8 @@ class TextStream:
         """Describe what was read: "80 sentences (train)", and the rows without one."""
         commit = self.opened.commit if isinstance(self.opened, HubDataset) else None
         empty = f"; {self.empty} rows without a text left out" if self.empty else ""
-        return f"{self.kept} sentences (train){f' of commit {commit}' if commit else ''}{empty}"
+        what = {QUERY: "queries", DOCUMENT: "passages"}.get(self.role, "sentences")
+        return f"{self.kept} {what} (train){f' of commit {commit}' if commit else ''}{empty}"
 
 
 def open_text(source: str, column: str = "text", source_column: str = "") -> TextStream:
@@ -90,6 +107,11 @@ def open_text(source: str, column: str = "text", source_column: str = "") -> Tex
         dataset = open_hub(source, column)
         return TextStream(source, dataset, dataset.column)
     return TextStream(source, text_files(source), column, source_column)
+
+
+def role_of(path: Path) -> int:
+    """Whether the sentences of a file are queries, passages or plain text, by its name (`ROLE_OF`)."""
+    return next((role for name, role in ROLE_OF.items() if path.name.lower().startswith(name)), PLAIN)
 
 
 def text_files(source: str) -> list[Path]:

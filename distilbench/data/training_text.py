@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.distinct import KEY, write_distinct
+from distilbench.data.distinct import KEY, Distinct, write_distinct
 from distilbench.data.folder import Limits
 from distilbench.data.retrieval_sets import TRAIN, Layout, check_documents, judged_queries, layouts, texts_of
+from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.data.sampling import draw_evenly
 from distilbench.data.sentences import TEXT, SentenceFile, in_batches, sentences_artifact, write_sentences
 from distilbench.data.text import Texts, TextStream, open_text
@@ -27,7 +28,7 @@ from distilbench.storage.files import fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
 STEP_VERSION = 1
-NEW, KNOWN, TOLD = "text.arrow", "known.npy", "found.json"
+NEW, KNOWN, TOLD, ROLES = "text.arrow", "known.npy", "found.json", "roles.npy"
 KEYED = pa.schema([(KEY, pa.string()), (TEXT, pa.string())])
 
 
@@ -36,11 +37,13 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
     about (STS, classification and pair task sentences, retrieval queries).
 
     Sentences that `corpus` has already become training rows, the others come after its sentences. Which are drawn does not
-    depend on their order. Memory: that of `write_distinct`, and 8 bytes for each training row.
+    depend on their order: a limit is shared by queries, passages and other sentences (`data.text.ROLE_OF`). Memory: that of
+    `write_distinct`, and 8 bytes for each training row.
     """
     if not texts.sources:
         return corpus
-    streams = [open_text(source, texts.column) for source in texts.sources]
+    streams = [part for source in texts.sources for part in open_text(source, texts.column).by_role()]
+    roles = [role for role in (QUERY, DOCUMENT, PLAIN) if role in {stream.role for stream in streams}]
     test_rows = sorted(asked_rows(corpus))
     parts = {
         "sources": [stream.identity() for stream in streams],
@@ -49,34 +52,55 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
         "asked": fingerprint(test_rows),
         "limit": limit,
         "step_version": STEP_VERSION,
+        **({"roles": [stream.role for stream in streams]} if any(roles) else {}),
     }
 
     def make(folder: Path, missing: list[str]) -> None:
-        drawn = folder / "drawn.arrow"
-        counts = write_distinct(
-            drawn, _keyed(streams), KEYED, [[corpus.sentences[row] for row in test_rows]], limit=limit
-        )
+        excluded, files, counts = [[corpus.sentences[row] for row in test_rows]], list[Path](), list[Distinct]()
+        for role in roles:
+            kept = sum(of_role.kept for of_role in counts)
+            share = None if limit is None else -(-(limit - kept) // (len(roles) - len(counts)))
+            source, file = _keyed([s for s in streams if s.role == role]), folder / f"drawn-{role}.arrow"
+            counts.append(write_distinct(file, source, KEYED, [*excluded, *map(SentenceFile, files)], limit=share))
+            files.append(file)
+        drawn = SentenceFile(*files)
         row_of = {sentence: row for row, sentence in enumerate(corpus.sentences)}
-        write_sentences(folder / NEW, (text for text in SentenceFile(drawn) if text not in row_of))
-        known_rows = [row_of[text] for text in SentenceFile(drawn) if text in row_of]
+        write_sentences(folder / NEW, (text for text in drawn if text not in row_of))
+        known_rows = [row_of[text] for text in drawn if text in row_of]
         save_array(folder / KNOWN, np.array(known_rows, dtype=np.int64))
-        drawn.unlink()
+        if any(roles):
+            roles_A = np.repeat(roles, [of_role.kept for of_role in counts])
+            known_A = np.fromiter((text in row_of for text in drawn), dtype=bool)
+            save_array(folder / ROLES, np.concatenate([roles_A[known_A], roles_A[~known_A]]))
+        for file in files:
+            file.unlink()
+        read, taken, repeated, kept = (sum(column) for column in zip(*map(astuple, counts), strict=True))
+        elsewhere = ", or that files of another kind have" if len(roles) > 1 else ""
         lines = [f"--text {stream.source}: {stream.summary()}" for stream in streams]
         lines.append(
-            f"training on {counts.kept:,} distinct of {counts.read:,} sentences of --text; {counts.taken:,} left out (text "
-            f"that a dev or test set asks about), {counts.repeated:,} repeated"
+            f"training on {kept:,} distinct of {read:,} sentences of --text; {taken:,} left out (text that a dev or test set "
+            f"asks about{elsewhere}), {repeated:,} repeated"
         )
         write_json(folder / TOLD, lines)
 
-    path = store.build("text", parts, [NEW, KNOWN, TOLD], make)
+    path = store.build("text", parts, [NEW, KNOWN, TOLD, *([ROLES] if any(roles) else [])], make)
     base = sentences_artifact(corpus.sentences, corpus.sentences_fingerprint, store)
     sentences = SentenceFile(*base.paths, path / NEW)
     known_rows = np.load(path / KNOWN, allow_pickle=False)
-    train = np.union1d(corpus.train, np.concatenate([known_rows, np.arange(len(base), len(sentences))]))
+    added = np.concatenate([known_rows, np.arange(len(base), len(sentences))])
+    roles_A = np.load(path / ROLES, allow_pickle=False) if any(roles) else np.full(len(added), PLAIN)
+    train = np.union1d(corpus.train, added)
     if not len(train):
         raise InputError(f"--text {', '.join(texts.sources)}: no sentence to train on")
     notes = (*corpus.found, *json.loads((path / TOLD).read_text()))
-    return replace(corpus, sentences=sentences, train=train, found=notes)
+    return replace(
+        corpus,
+        sentences=sentences,
+        train=train,
+        text_queries=np.union1d(corpus.text_queries, added[roles_A == QUERY]),
+        text_passages=np.union1d(corpus.text_passages, added[roles_A == DOCUMENT]),
+        found=notes,
+    )
 
 
 def asked_rows(corpus: Corpus) -> set[int]:

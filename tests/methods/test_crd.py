@@ -192,7 +192,13 @@ def test_training_lowers_the_loss_and_the_critic_is_left_out(build: Callable[...
 def test_only_the_students_own_width() -> None:
     builder = CorpusBuilder("test")
     builder.train_on([f"sentence {i}" for i in range(20)])
-    given = {"output_dim": [8, 32], "batch_size": [8], "augmentation": [False]}
+    given = {
+        "output_dim": [8, 32],
+        "batch_size": [8],
+        "augmentation": [False],
+        "query_share": [None],
+        "query_epochs": [0],
+    }
     with pytest.raises(InputError, match="output_dim: 8: CRD has no projection; expected 32"):
         CRD.check_student(given.__getitem__, "auto", 32)
     given["output_dim"] = [32]
