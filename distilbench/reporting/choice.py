@@ -52,7 +52,8 @@ NO_LIMIT = ServingBudget()
 class Recommendation(NamedTuple):
     """A row for a need: `summary` says what it keeps and costs, `interval` its test score and how sure that is.
 
-    `command` exports it, "" where it cannot be exported.
+    `command` exports it, "" where it cannot be exported. `pair` follows the name of a pair's student: its speed, and what the
+    documents cost.
     """
 
     title: str
@@ -61,10 +62,11 @@ class Recommendation(NamedTuple):
     summary: str
     interval: str
     command: str
+    pair: str = ""
 
     def text(self) -> str:
         """Return it as one line."""
-        return f"{self.title}{self.name}: {self.summary}. ({self.interval})"
+        return f"{self.title}{self.name}{self.pair}: {self.summary}. ({self.interval})"
 
 
 class Answer(NamedTuple):
@@ -215,8 +217,9 @@ def recommendation(title: str, row: Row, board: Leaderboard, serving: ServingCos
         same = next(other for other in board.rows if other.anchor == row.anchor)
         name, asked = row.name.removesuffix(f", {PAIR}"), "embed queries with "
         title = f"{title}{asked}" if title.endswith(": ") else f"{title}for queries " if title else asked.capitalize()
-        summary, told_score = "; ".join(_parts_of_pair(same, board, serving)), _interval(board, same)
-        return Recommendation(title, row, name, summary, told_score, export_command(r, row.anchor))
+        kept = [*_kept(same, board, serving)] or [f"{board.selection.title} {_dev(same):.2f} on dev"]
+        summary, costs = ", ".join([*kept, *_on_disk(row)]), _costs_of_pair(same, board, serving)
+        return Recommendation(title, row, name, summary, _interval(board, same), export_command(r, row.anchor), costs)
     name = row.name if row.name.endswith(r.quantisation) else told(row)
     name += {"baseline": ", a baseline", "teacher": ", the teacher's own code"}.get(r.role, "")
     name = name if competes(r) else f"{row.name}, the teacher itself"
@@ -254,16 +257,14 @@ def _parts(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]
     yield from _on_disk(row)
 
 
-def _parts_of_pair(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
-    """What queries cost, and documents, and what both keep; `board` is of searches."""
+def _costs_of_pair(row: Row, board: Leaderboard, serving: ServingCosts) -> str:
+    """What queries cost, and documents."""
     r, teacher = row.record, teacher_row(row, board.rows)
-    yield from _speed(row, serving)
+    asked = "".join(f" ({speed})" for speed in _speed(row, serving))
     speed = teacher and serving.rows[teacher.anchor].sentences_per_s
     once = f" ({short(speed)} sentences per second)" if speed else ""
     documents = " and ".join(r.documents.rsplit(", ", 1))
-    yield f"documents once with {documents}{once}, in {r.quantisation}, {_size(row, board)}"
-    yield from _kept(row, board, serving)
-    yield from _on_disk(row)
+    return f"{asked}, documents once with {documents}{once} in {r.quantisation}, {_size(row, board)}"
 
 
 def _kept(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
