@@ -16,6 +16,8 @@ from distilbench.evaluation.faiss_codes import inner_of
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec
 
 FIRST = 10
+FINDS = " finds what "
+"""In the setting of an index that was widened, between its own width and the one that it is compared with."""
 
 
 def overlap(found_QR: NDArray[np.int64], exact_QR: NDArray[np.int64]) -> float:
@@ -42,7 +44,7 @@ def widen(
     while overlap(index.search(queries_QD, FIRST), exact_QR) < aim and width < most:
         width = min(most, max(width + 1, round(1.1 * width)))
         _set(index, width)
-    index.setting = f"{_NAMES[kind]}={width} finds what {first} finds of the teacher's queries ({aim:.1f} %)"
+    index.setting = f"{_NAMES[kind]}={width}{FINDS}{first} finds of the teacher's queries ({aim:.1f} %)"
     if index.spec.lists:
         index.spec = IndexSpec(kind, (index.spec.lists[0], width))
     return True

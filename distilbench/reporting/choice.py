@@ -176,10 +176,12 @@ def for_search(
     """Recommend a student whose queries search the teacher's documents, in its code; None where no pair has a dev score.
 
     Of those that keep 95 % of the teacher's dev score of searches it is the fastest, of equal ones that of the fewest bytes;
-    where none does, the best quality. None is taken that was measured to be no faster than the teacher.
+    where none does, the best quality. None is taken that was measured to be no faster than the teacher, nor one whose student
+    is as good on dev with its own documents, unless these were not asked for (`--select retrieval,documents=teacher`).
     """
-    pairs = [row for row in searching(board).rows if row.record.documents and row.dev.value is not None]
-    pairs = [row for row in pairs if budget.allows(row) and not below_overlap(row)]
+    searches = searching(board)
+    pairs = [row for row in searches.rows if row.record.documents and row.dev.value is not None]
+    pairs = [row for row in pairs if budget.allows(row) and not below_overlap(row) and _gains(row, searches)]
     speeds = {row.anchor: serving.rows[row.anchor].times_teacher for row in pairs}
     pairs = [row for row in pairs if (speeds[row.anchor] or FASTER) >= FASTER]
     keeping = [row for row in pairs if _keeps(row)]
@@ -188,6 +190,12 @@ def for_search(
     found = min(quick, key=_smallest_first, default=None) or best_of(pairs, compared)
     rows = {row.anchor: row for row in board.rows}
     return found and recommendation("For search: ", rows[found.anchor], board, serving)
+
+
+def _gains(row: Row, board: Leaderboard) -> bool:
+    """Whether a pair is better on dev than its student with its own documents, or what the run was asked for."""
+    own = _with_own_documents(row, board)
+    return own is None or _dev(row) > _dev(own) or BY_TEACHER in row.record.select
 
 
 def rows_of_run(board: Leaderboard, run: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
@@ -276,20 +284,20 @@ def _kept(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
         mrr10 = _kept_mrr10(board, row, serving)
         more = "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
         own = _with_own_documents(row, board)
-        other = "" if own is None else f" ({own:.1f} % with its own documents)"
+        kept = None if own is None else own.test.retention
+        other = "" if kept is None else f" ({kept:.1f} % with its own documents)"
         yield f"keeps {cell.retention:.1f}{half} %{dev} of the teacher's {board.selection.title}{other}{more}"
 
 
-def _with_own_documents(row: Row, board: Leaderboard) -> float | None:
-    """What the student of a pair keeps in the same code where it embeds the documents too; None where that was not scored."""
+def _with_own_documents(row: Row, board: Leaderboard) -> Row | None:
+    """The row of a pair's student in the same code where it embeds the documents too; None where that was not scored."""
 
     def student(r: ScoreRecord) -> tuple[object, ...]:
         return r.run, r.method, r.trial, r.configuration, r.start, r.hyperparameters, r.quantisation
 
     own = [other for other in board.rows if row.record.documents and not other.record.documents]
     own = [other for other in own if student(other.record) == student(row.record)]
-    same = max(own, key=lambda other: other.record.dim == row.record.dim, default=None)
-    return None if same is None else same.test.retention
+    return max(own, key=lambda other: other.record.dim == row.record.dim, default=None)
 
 
 def _size(row: Row, board: Leaderboard) -> str:

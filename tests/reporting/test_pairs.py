@@ -105,6 +105,27 @@ def test_where_no_pair_keeps_enough_the_best_is_told_and_none_that_is_no_faster_
     assert said.startswith("For search: embed queries with slow, documents once with all-MiniLM-L6-v2 and its PCA in ")
 
 
+def test_a_student_that_is_as_good_with_its_own_documents_is_no_pair_to_take(make_score: Any) -> None:
+    teacher = records_of(make_score)[0]
+    alike = [encoder(make_score, "s", 48.0, latency_ms=1.0), pair(make_score, "s", 48.0, latency_ms=1.0)]
+    assert sentences(leaderboard([teacher, *alike])) == []
+    asked = [record.model_copy(update={"select": BY_TEACHER}) for record in records_of(make_score, select="retrieval")]
+    assert sentences(leaderboard(asked)), "it is what was asked for"
+
+
+def test_the_page_says_how_far_an_index_looks_for_a_students_queries(
+    make_score: Any, make_cost: Any, tmp_path: Path
+) -> None:
+    teacher, *_, slow = records_of(make_score)
+    setting = "nprobe=7 finds what 5 finds of the teacher's queries (97.5 %)"
+    wide = [make_cost("ivf", 97.5, nlist=64, nprobe=nprobe, setting=s) for nprobe, s in ((5, ""), (7, setting))]
+    page = write_report(
+        [teacher, slow.model_copy(update={"indexes": wide})], tmp_path / "pairs", title="own"
+    ).read_text()
+    assert "<li>static, teacher&#39;s documents: ivf, nprobe=7 finds what 5 finds of the teacher&#39;s queries" in page
+    assert "look further" not in write_report([teacher], tmp_path / "none", title="own").read_text()
+
+
 def test_without_a_dev_score_of_searches_nothing_is_said_of_pairs(make_score: Any) -> None:
     def without_dev(record: ScoreRecord) -> ScoreRecord:
         kept = [s for s in record.scores if (s.task, s.split) != ("retrieval", "dev")]
