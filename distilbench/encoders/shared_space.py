@@ -23,6 +23,8 @@ from torch import nn
 from distilbench.storage.files import read_json_object, write_json
 
 FILE = "space.json"
+DOCUMENTS = "documents"
+"""In the export of a pair: the folder of what follows the teacher's vectors."""
 ROWS = 8192
 """Vectors that layers are applied to at once."""
 
@@ -40,6 +42,11 @@ class SharedSpace:
     """What follows the teacher's vectors, in words ("its PCA"); "" where nothing does."""
     after_student: tuple[nn.Module, ...] = ()
     after_teacher: tuple[nn.Module, ...] = ()
+
+    @property
+    def teacher_width(self) -> int:
+        """Dimensions D of the teacher's own vectors."""
+        return int(getattr(self.after_teacher[0], "in_features", self.width)) if self.after_teacher else self.width
 
     def queries(self, vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
         """The student's vectors in the space, N x d."""

@@ -1,18 +1,21 @@
-"""Code documents as an index holds them, on Ray Data, into the artifact store."""
+"""Code documents as an index holds them, into the artifact store: on Ray Data, or of vectors that exist already."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distilbench.cluster.nodes import working_device
 from distilbench.data.documents import DocumentFiles
 from distilbench.data.sentences import SentenceFile
+from distilbench.data.vector_file import GivenVectors, VectorFile
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError
 from distilbench.evaluation.encoders import LEAST_NORM
 from distilbench.evaluation.faiss_codes import Code, card_path, read_card
@@ -21,6 +24,7 @@ from distilbench.prepare.encode import SHARD_ROWS, check_device
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.files import read_json_object
 from distilbench.storage.store import ArtifactStore
 
 BATCH = {"cpu": 32, "cuda": 256}
@@ -71,19 +75,55 @@ class DocumentCoding(ShardTask):
             with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda"):
                 found = model.encode_document(texts, batch_size=BATCH[self.device], show_progress_bar=False)
             vectors_ND = np.asarray(found, dtype=np.float32)
-            if vectors_ND.shape[1] != self.code.width:
-                raise InputError(
-                    f"--student {self.spec.name}: vectors of {vectors_ND.shape[1]} dimensions; expected {self.code.width}"
-                )
-            norms = np.linalg.norm(vectors_ND, axis=1)
-            if len(bad := np.flatnonzero(~((norms > LEAST_NORM) & (norms < np.inf)))):
-                raise InputError(
-                    f"--student {self.spec.name}: the vector of {texts[bad[0]]!r:.120} is zero or not finite; it has no "
-                    "cosine"
-                )
+            _check(vectors_ND, texts, self.code, f"--student {self.spec.name}")
             save_array(self.folder / shard_name(shard), stored_codes(code, vectors_ND))
 
         return make
+
+
+def _check(vectors_ND: NDArray[np.float32], texts: Sequence[str], code: ChosenCode, source: str) -> None:
+    """Check that vectors are as wide as the code, and each has a direction."""
+    if vectors_ND.shape[1] != code.width:
+        raise InputError(f"{source}: vectors of {vectors_ND.shape[1]} dimensions; expected {code.width}")
+    norms = np.linalg.norm(vectors_ND, axis=1)
+    if len(bad := np.flatnonzero(~((norms > LEAST_NORM) & (norms < np.inf)))):
+        raise InputError(f"{source}: the vector of {texts[bad[0]]!r:.120} is zero or not finite; it has no cosine")
+
+
+@dataclass(frozen=True)
+class GivenDocuments:
+    """Vectors of documents by the teacher of a pair that exist already: row `places_N[i]` of `given` is of document i."""
+
+    file: VectorFile
+    given: GivenVectors
+    places_N: NDArray[np.int64]
+    space: SharedSpace
+    width: int
+    """Numbers of the space's vectors that are kept, from the first on."""
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of documents where the queries are, N x d."""
+        vectors_ND = self.space.documents(self.given.vectors.take(self.places_N[rows]))
+        return np.ascontiguousarray(vectors_ND[:, : self.width])
+
+
+def code_given(
+    documents: DocumentFiles, vectors: GivenDocuments, spec: EncoderSpec, code: ChosenCode, store: ArtifactStore
+) -> ShardedArray:
+    """The stored bytes of documents whose vectors are given; no Ray is needed for that."""
+    total, rows, loaded = len(documents.texts), SHARD_ROWS["cpu"], code.load()
+    ranges = shard_ranges(total, rows)
+
+    def make(folder: Path, missing: list[str]) -> None:
+        for shard, (start, stop) in enumerate(ranges):
+            if shard_name(shard) in missing:
+                vectors_ND = vectors.take(np.arange(start, stop))
+                _check(vectors_ND, documents.texts[start:stop], code, f"--teacher-vectors {vectors.file.path}")
+                save_array(folder / shard_name(shard), stored_codes(loaded, vectors_ND))
+
+    parts = {**_parts(documents, spec, code, "cpu"), "precision": "given", "vectors": vectors.file.identity()}
+    path = store.build("document-codes", parts, [shard_name(i) for i, _ in enumerate(ranges)], make)
+    return ShardedArray.open(path, total, rows)
 
 
 def find_codes(
@@ -112,9 +152,27 @@ def code_documents(
     return ShardedArray.open(path, total, SHARD_ROWS[device])
 
 
+def _document_side(spec: EncoderSpec) -> dict[str, Any]:
+    """What vectors of documents depend on: of a pair of encoders not the query side, which may be another one tomorrow."""
+    identity, folder = spec.identity(), spec.folder()
+    router = folder / "router_config.json" if folder else None
+    if folder is None or router is None or not router.is_file():
+        return identity
+    routes = read_json_object(router, "expected what a Router saves")["structure"]
+    own = tuple(f"{module}/" for module in routes.get("document", ()))
+    if set(routes) != {"query", "document"}:
+        return identity
+    config = read_json_object(folder / "config_sentence_transformers.json", "expected a model's configuration")
+    return {
+        "source": {name: sha256 for name, sha256 in identity["source"].items() if name.startswith(own)},
+        "prompt": config["prompts"].get("document"),
+        "truncate_dim": config.get("truncate_dim"),
+    }
+
+
 def _parts(documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, device: str) -> dict[str, Any]:
     return {
-        "encoder": spec.identity(),
+        "encoder": _document_side(spec),
         "documents": documents.fingerprint,
         **code.identity(),
         "precision": "bfloat16 forward" if device == "cuda" else "float32 forward",

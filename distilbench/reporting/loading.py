@@ -37,6 +37,11 @@ def can_be_built(record: ScoreRecord) -> bool:
     return record.start != AS_IT_CAME and not no_encoder and bool(record.dim) and record.method in ("teacher", *FITTED)
 
 
+def gives_documents(record: ScoreRecord) -> bool:
+    """Whether the documents of a pair are vectors that were given, of which the encoder is not here."""
+    return bool(record.documents) and record.source.endswith(".parquet")
+
+
 def export_command(record: ScoreRecord, anchor: str, runs: Sequence[Path] = ()) -> str:
     """The `distilbench export` that writes this row, DIR left to the reader; "" where it cannot be exported.
 
@@ -51,23 +56,29 @@ def export_command(record: ScoreRecord, anchor: str, runs: Sequence[Path] = ()) 
 def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> str:
     """Python that embeds sentences, and where the row is quantised codes them with what is in `quantiser`.
 
-    An encoder that reads queries and documents differently is asked for both; the codes are those of the documents.
+    An encoder that reads queries and documents differently is asked for both; the codes are those of the documents. Those of
+    a pair may be vectors that were given: then `model` has the layers that follow them in `documents/`.
 
     `cut`: the model gives more numbers than the row has; False where its folder says to cut them.
     """
     width = f", truncate_dim={record.dim}" if cut else ""
     embed = ['vectors = model.encode(["One sentence.", "Another one."])']
-    if record.start == ON_VECTORS:
-        embed = [
-            'given = torch.from_numpy(np.load("vectors.npy").astype("float32"))  # the teacher\'s, a row for each text',
-            'vectors = model({"sentence_embedding": given})["sentence_embedding"].detach().numpy()',
-        ]
-    if record.prompts:
+    given = record.start == ON_VECTORS or gives_documents(record)
+    if record.prompts or record.documents:
         embed = [
             'queries = model.encode_query(["How do I reset my password?"])',
             'vectors = model.encode_document(["One document.", "Another one."])',
         ]
-    lines = ["import numpy as np", "import torch"] if record.start == ON_VECTORS else []
+    if given:
+        layers = f"SentenceTransformer({literal(f'{model}/documents/teacher')})" if record.documents else "model"
+        after = f'{layers}({{"sentence_embedding": given}})["sentence_embedding"].detach()'
+        after = "given" if record.documents == record.teacher else after
+        embed = [
+            *embed[:-1],
+            'given = torch.from_numpy(np.load("vectors.npy").astype("float32"))  # the teacher\'s, a row for each text',
+            f"vectors = {after}.numpy()" + (f"[:, :{record.dim}]" if record.documents else ""),
+        ]
+    lines = ["import numpy as np", "import torch"] if given else []
     lines.append("from sentence_transformers import SentenceTransformer")
     lines += [f"model = SentenceTransformer({literal(model)}{width})", *embed]
     if record.quantisation != "float32":

@@ -22,7 +22,14 @@ from distilbench.reporting.best import model_folder, record_owners
 from distilbench.reporting.board import Cell, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
 from distilbench.reporting.choice import recommendation
 from distilbench.reporting.formats import set_name, value
-from distilbench.reporting.loading import FITTED, is_nested, load_code, plain_codes, quantiser_folder
+from distilbench.reporting.loading import (
+    FITTED,
+    gives_documents,
+    is_nested,
+    load_code,
+    plain_codes,
+    quantiser_folder,
+)
 from distilbench.reporting.markdown import one_line, render_markdown
 from distilbench.reporting.run_facts import Trainings, reproduce_command
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
@@ -144,14 +151,23 @@ def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
         )
     else:
         teacher = f", with {record.teacher} as its teacher" if record.teacher else ""
-        made = f"DistilBench trained it by the method {record.method}{teacher}."
+        what = "the query encoder" if record.documents else "it"
+        made = f"DistilBench trained {what} by the method {record.method}{teacher}."
         if trained_for != "float32":
             other = "" if trained_for == record.quantisation else ", which is another form of it"
             made += f" It was trained for the code {trained_for}{other}."
     one = recommendation("", row, board, serving_costs(board))
+    what, kept = "A sentence-transformers model: a sentence becomes", "kept"
+    if record.documents:
+        given = "are the given vectors of" if gives_documents(record) else "by"
+        what = (
+            "A sentence-transformers model for search: queries are embedded by the student, documents "
+            f"{given} {record.documents}. Each becomes"
+        )
+        kept = "a document's kept"
     return (
-        f"A sentence-transformers model: a sentence becomes {record.dim:,} numbers, kept in {record.bytes_per_vector:,} "
-        f"bytes ({record.quantisation}). {made} In all: {one.summary} ({one.interval})."
+        f"{what} {record.dim:,} numbers, {kept} in {record.bytes_per_vector:,} bytes ({record.quantisation}). {made} "
+        f"In all: {one.summary} ({one.interval})."
     )
 
 
@@ -235,18 +251,23 @@ def _form(row: Row, seed: SeedScores) -> tuple[str, ...]:
 
 
 def _facts(row: Row, record: ScoreRecord) -> Iterator[tuple[str, str]]:
+    of_queries = " (the query encoder)" if record.documents else ""
     yield "Method", f"{record.method} ({record.label})"
     yield "Teacher", record.teacher or "none"
     yield "Student starts from", record.start
+    if record.documents:
+        given = "their vectors were given; what follows these is in documents/"
+        yield "Queries", "the student (encode_query)"
+        yield "Documents", f"{record.documents} ({given if gives_documents(record) else 'encode_document'})"
     yield "Dimensions", f"{record.dim:,}"
     yield "Bytes per vector", f"{record.bytes_per_vector:,} ({record.quantisation})"
     for role, prompt in record.prompts.items():
         texts = "other text" if role == TEXT else f"a {role}"
         yield f"Put before {texts}", f'"{prompt}"' if prompt else "nothing"
     if record.parameters:
-        yield "Parameters", f"{record.parameters:,}"
+        yield "Parameters", f"{record.parameters:,}{of_queries}"
     if record.latency_ms is not None:
-        yield "Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"
+        yield "Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches{of_queries}"
     if (own := code_overlap(row)) is not None:
         kept = f"{own.overlap10_with_flat:.1f} % of those of its float32 vectors ({set_name(own.set, own.split)})"
         yield "First 10 neighbours kept", kept
@@ -261,8 +282,12 @@ def _scored(row: Row, seed: SeedScores) -> str:
         numbers = ", ".join(str(one_seed.record.seed) for one_seed in row.seeds)
         said += f" This model is the one of seed {seed.record.seed}; means are over the seeds {numbers}, ± half of the 95 % "
         said += "confidence interval (Student's t over seeds)."
-    if (code := seed.record.quantisation) != "float32":
-        said += f" Scores are of the {code} codes: of both sentences in STS, of the documents in retrieval."
+    code, documents = seed.record.quantisation, seed.record.documents
+    if documents:
+        said += f" Scores are of the pair: of the student's queries among documents by {documents}."
+    if code != "float32":
+        both = "" if documents else "of both sentences in STS, "
+        said += f" Scores are of the {code} codes: {both}of the documents in retrieval."
     return said
 
 

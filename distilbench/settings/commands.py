@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from distilbench.settings.reading import DATA, DataSettings, ReadingSettings, Ta
 from distilbench.settings.run import RESULTS, Codes, CodeSettings, RunSettings, SpaceSettings
 
 if TYPE_CHECKING:
+    from distilbench.data.vector_file import VectorFile
     from distilbench.encoders.encoder import EncoderSpec
     from distilbench.evaluation.indexes import IndexSpec
 
@@ -110,9 +112,15 @@ class IndexSettings(GrowingClusterSettings):
     documents: Path = option("Documents with ids: TSV, CSV, JSON lines or Parquet; or plain text, one a line.")
     out: Path = option("The new folder; an earlier index there is replaced.")
     index: str = option(
-        "flat (every code is compared), ivf (lists; ivf:1024:5 is nlist and nprobe) or hnsw (a graph).",
+        "flat (every code is compared), ivf (lists; ivf:1024:5 is nlist and nprobe) or hnsw (a graph); or the file of a "
+        "FAISS index of the documents, which is kept.",
         "flat",
-        expected="flat, ivf, ivf:NLIST:NPROBE or hnsw",
+        expected="flat, ivf, ivf:NLIST:NPROBE, hnsw or a file",
+    )
+    teacher_vectors: Path | None = option(
+        "The documents' vectors by the student's teacher, instead of encoding them: NAME.parquet with the columns text and "
+        "vector.",
+        None,
     )
     code: str | None = option(
         "What vectors are stored as: float32, or a code that is saved with the student; default: its only one, else float32.",
@@ -127,11 +135,22 @@ class IndexSettings(GrowingClusterSettings):
         _ = self.spec
 
     @cached_property
-    def spec(self) -> IndexSpec:
-        """The index and its settings."""
+    def spec(self) -> IndexSpec | None:
+        """The index to make, and its settings; None where a file is named."""
         from distilbench.evaluation.indexes import parse_index
 
-        return parse_index(self.index, "--index")
+        if not re.search(r"[./\\]", self.index):
+            return parse_index(self.index, "--index")
+        if self.code is not None:
+            raise InputError(f"--code {self.code}: expected none with --index {self.index}, which is kept as it is")
+        return None
+
+    @cached_property
+    def vector_file(self) -> VectorFile | None:
+        """The file of `--teacher-vectors`."""
+        from distilbench.data.vector_file import vector_file
+
+        return vector_file(self.teacher_vectors, self.text_column) if self.teacher_vectors else None
 
 
 class MethodsSettings(Settings):

@@ -19,7 +19,7 @@ from distilbench.storage.remote import Remote, check_uri, is_uri, local_name
 from distilbench.storage.store import default_store
 
 NO_TRAININGS = r"(^|/)(trials|confirm)/"
-WITHOUT_STUDENTS = rf"{NO_TRAININGS}|(^|/)(students/|prepared/(?!layer-ranking))"
+WITHOUT_STUDENTS = rf"{NO_TRAININGS}|(^|/)(students/|spaces/|prepared/(?!layer-ranking))"
 ONLY_RECORDS = rf"{WITHOUT_STUDENTS}|(^|/)(predictions|logs)/|\.db$"
 
 

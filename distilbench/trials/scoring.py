@@ -226,7 +226,7 @@ def score_candidate(
     of_candidate = {
         "parameters": parameters_of(prepared, candidate.method, candidate.dim, model),
         "sets": corpus.sts_digests,
-        "prompts": prompts_of(prepared.of(candidate.params), candidate.method),
+        "prompts": prompts_of(prepared.of(candidate.params), candidate),
         "select": str(corpus.selection),
         "cost": cost,
         "latency_ms": cost and cost.latency_ms,
@@ -313,12 +313,17 @@ def _across(
     return both, documents(calibration_rows(prepared.train, len(encoded.calibration_ND)))
 
 
-def prompts_of(prepared: Prepared, method: str) -> dict[str, str]:
-    """The prompts of a method's encoder, or of the teacher's, as records have them; {} where all text is read alike."""
+def prompts_of(prepared: Prepared, candidate: Candidate) -> dict[str, str]:
+    """The prompts of a candidate's encoder, or of the teacher's, as records have them; {} where all text is read alike."""
+    method = candidate.method
     if method in (CROSS_ENCODER, TEACHER, FAISS_PEER) or not get_method(method).trains_encoder:
         teacher = prepared.teacher
         return Prompts.of(teacher).described() if teacher.by_role and method != CROSS_ENCODER else {}
-    return prepared.student_prompts.described() if prepared.student_prompts else {}
+    own = prepared.student_prompts.described() if prepared.student_prompts else {}
+    if not candidate.documents:
+        return own
+    document = Prompts.of(prepared.teacher).document
+    return {"query": own.get("query", ""), "document": document} if own or document else {}
 
 
 def kinds_for(quantisations: Sequence[Quantisation], width: int) -> list[Quantisation]:
