@@ -179,23 +179,19 @@ def for_search(
     where none does, the best quality. None is taken that was measured to be no faster than the teacher, nor one whose student
     is as good on dev with its own documents, unless these were not asked for (`--select retrieval,documents=teacher`).
     """
-    searches = searching(board)
-    pairs = [row for row in searches.rows if row.record.documents and row.dev.value is not None]
-    pairs = [row for row in pairs if budget.allows(row) and not below_overlap(row) and _gains(row, searches)]
-    speeds = {row.anchor: serving.rows[row.anchor].times_teacher for row in pairs}
-    pairs = [row for row in pairs if (speeds[row.anchor] or FASTER) >= FASTER]
+    searches, pairs = searching(board), list[Row]()
+    speeds = {anchor: costs.times_teacher or 0.0 for anchor, costs in serving.rows.items()}
+    for row in searches.rows:
+        usable = row.record.documents and row.dev.value is not None and budget.allows(row) and not below_overlap(row)
+        if usable and (speeds[row.anchor] or FASTER) >= FASTER:
+            own = _with_own_documents(row, searches)
+            pairs += [row] if own is None or _dev(row) > _dev(own) or BY_TEACHER in row.record.select else []
     keeping = [row for row in pairs if _keeps(row)]
-    top = max((speeds[row.anchor] or 0.0 for row in keeping), default=0.0)
-    quick = [row for row in keeping if (speeds[row.anchor] or 0.0) >= top / 1.02]
+    top = max((speeds[row.anchor] for row in keeping), default=0.0)
+    quick = [row for row in keeping if speeds[row.anchor] >= top / 1.02]
     found = min(quick, key=_smallest_first, default=None) or best_of(pairs, compared)
     rows = {row.anchor: row for row in board.rows}
     return found and recommendation("For search: ", rows[found.anchor], board, serving)
-
-
-def _gains(row: Row, board: Leaderboard) -> bool:
-    """Whether a pair is better on dev than its student with its own documents, or what the run was asked for."""
-    own = _with_own_documents(row, board)
-    return own is None or _dev(row) > _dev(own) or BY_TEACHER in row.record.select
 
 
 def rows_of_run(board: Leaderboard, run: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
@@ -283,8 +279,7 @@ def _kept(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
         dev = f" ({on_dev:.1f} % on dev)" if on_dev >= KEPT_PERCENT > cell.retention else ""
         mrr10 = _kept_mrr10(board, row, serving)
         more = "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
-        own = _with_own_documents(row, board)
-        kept = None if own is None else own.test.retention
+        kept = (own := _with_own_documents(row, board)) and own.test.retention
         other = "" if kept is None else f" ({kept:.1f} % with its own documents)"
         yield f"keeps {cell.retention:.1f}{half} %{dev} of the teacher's {board.selection.title}{other}{more}"
 

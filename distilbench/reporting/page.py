@@ -229,7 +229,7 @@ class Pages:
             kept={row.anchor: own.overlap10_with_flat for row in rows if (own := code_overlap(row))},
             demonstrations=sum(row.record.demonstration for row in rows),
             indexes=indexes,
-            wider=wider_searches(indexes),
+            wider=[index for index in indexes if FINDS in index.cost.setting],
             index_headings=[column[:3] for column in INDEX_COLUMNS],
             every_index=Markup(
                 script_json([[i.row.anchor, *(read(i) for *_, read in INDEX_COLUMNS)] for i in indexes])
@@ -314,15 +314,6 @@ def render_html(template: str, root: str, **values: Any) -> str:
 def plotly_script() -> str:
     """The JavaScript of Plotly."""
     return gzip.decompress(BUNDLE.read_bytes()).decode()
-
-
-def wider_searches(indexes: Sequence[CostRow]) -> dict[str, str]:
-    """By the name of a pair how far its queries have to look in each index to find as much as the teacher's."""
-    wider: dict[str, list[str]] = {}
-    for index in indexes:
-        if FINDS in index.cost.setting:
-            wider.setdefault(index.row.name, []).append(f"{index.cost.kind}, {index.cost.setting}")
-    return {name: "; ".join(settings) for name, settings in wider.items()}
 
 
 def score_lines(row: Row) -> dict[str, list[tuple[Score, list[Value]]]]:
