@@ -350,10 +350,15 @@ def test_vectors_that_exist_become_the_index(
         raise AssertionError("nothing is encoded")
 
     monkeypatch.setattr(document_codes, "run_pool", refuse)
-    manifest = indexed(tmp_path, whole, corpus, teacher_vectors=file)
-    assert set(manifest["documents"]["vectors"]) == {"own.parquet", "column"}
-    taken = faiss.read_index(str(tmp_path / "out" / "index.faiss")).reconstruct_n(0, 150)
-    np.testing.assert_allclose(taken, encoded, atol=2e-3)  # float16
+    both = tmp_path / "both.parquet"  # the file of the vectors has the documents, too
+    pq.write_table(pq.read_table(file).append_column("key", pa.array(range(149, -1, -1))), both)
+    for documents, vectors_of, more in ((corpus, file, {}), (both, both, {"id_column": "key"})):
+        manifest = indexed(tmp_path, whole, documents, teacher_vectors=vectors_of, **more)
+        assert set(manifest["documents"]["vectors"]) == {vectors_of.name, "column"}
+        taken = faiss.read_index(str(tmp_path / "out" / "index.faiss")).reconstruct_n(0, 150)
+        taken = taken[:: -1 if more else 1]
+        np.testing.assert_allclose(taken, encoded, atol=2e-3)  # float16
+    assert (tmp_path / "out" / "ids.txt").read_text().split() == [str(i) for i in range(149, -1, -1)]
     # The query encoder alone finds the same, and its document side is nothing but the vectors.
     own, alone = with_given_teacher(run, tmp_path / "run"), tmp_path / "alone"
     assert export(own, record_of(own, "hpd", 8, "float32"), alone).exit_code == 0
@@ -375,6 +380,15 @@ def test_an_index_that_exists_is_kept(
     assert manifest["index"]["file"] == str(tmp_path / "team.faiss") and manifest["index"]["kind"] == "IndexFlatIP"
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted([MANIFEST, "README.md", "ids.txt"])
     assert searched(tmp_path, monkeypatch, QUESTIONS[1]) == best_of(queries, documents, 1)
+    # Without an encoder of the teacher it is tried with vectors of the documents.
+    own, alone = with_given_teacher(run, tmp_path / "run"), tmp_path / "alone"
+    assert export(own, record_of(own, "mse", 32, "float32"), alone).exit_code == 0
+    file = vectors_file(tmp_path / "own.parquet", TEXTS, documents)
+    indexed(tmp_path, alone, corpus, index=str(tmp_path / "team.faiss"), teacher_vectors=file)
+    assert searched(tmp_path, monkeypatch, QUESTIONS[1]) == best_of(queries, documents, 1)
+    shifted = vectors_file(tmp_path / "other.parquet", TEXTS, documents[:, ::-1])
+    with pytest.raises(InputError, match=r"team\.faiss: it finds \d of 16 documents by their own vectors; expected an"):
+        indexed(tmp_path, alone, corpus, index=str(tmp_path / "team.faiss"), teacher_vectors=shifted)
 
 
 def test_what_does_not_belong_together_is_one_error(
