@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from samples import random_sentences
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.dense import Dense
 from typer.testing import CliRunner
 
 from distilbench.cli import app
@@ -334,6 +336,22 @@ def test_another_query_encoder_in_the_same_space_encodes_no_document_again(
         indexed(tmp_path, exported("static", 8, "float32"), corpus)
     assert (tmp_path / "out" / "index.faiss").read_bytes() == first
     assert str(exported("static", 8, "float32")) in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_another_layer_after_the_router_encodes_the_documents_again(
+    exported: Exported, tmp_path: Path, corpus: Path
+) -> None:
+    """It is no part of either route, and acts on both."""
+    pair, indexes = SentenceTransformer(str(exported("hpd", 8, "float32")), device="cpu"), []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        model = SentenceTransformer(modules=[*pair, Dense(8, 8)], prompts=pair.prompts, device="cpu")
+        model.save(str(tmp_path / f"pair{seed}"), create_model_card=False)
+        indexed(tmp_path, tmp_path / f"pair{seed}", corpus)
+        indexes.append(faiss.read_index(str(tmp_path / "out" / "index.faiss")).reconstruct_n(0, 150))
+    wanted = unit(model.encode_document(TEXTS))
+    np.testing.assert_allclose(indexes[1], wanted, atol=1e-5)
+    assert np.abs(indexes[0] - wanted).max() > 0.1
 
 
 def test_vectors_that_exist_become_the_index(

@@ -82,7 +82,7 @@ def limits_within_budget(settings: SweepSettings, corpus: Corpus, console: Conso
     used = {name: min(getattr(settings, name) or count, count) for name, count in used.items()}
     texts = max(0, allowed - rest)
     most = {"max_sentences": texts // 2 if pairs else texts, "max_pairs": texts // 4}
-    if allowed < rest and sets:
+    if allowed < rest and sets and "max_documents" in free:
         counts = range(LEAST["max_documents"], used["max_documents"] + 1)
         others = rest - sum(_kept(sets, used["max_documents"]))
         fitting = bisect.bisect_right(counts, allowed - others, key=lambda most: sum(_kept(sets, most)))

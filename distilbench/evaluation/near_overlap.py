@@ -16,6 +16,8 @@ from distilbench.evaluation.faiss_codes import inner_of
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec
 
 FIRST = 10
+MOST = 20
+"""Times an index's own setting that are tried at most: a graph may never find some documents."""
 FINDS = " finds what "
 """In the setting of an index that was widened, between its own width and the one that it is compared with."""
 
@@ -31,41 +33,24 @@ def widen(
     index: DocumentIndex, exact: DocumentIndex, queries_QD: NDArray[np.float32], own_QD: NDArray[np.float32]
 ) -> bool:
     """Widen the search of `index` until `queries_QD` find as much of their exact first ten as `own_QD`, those of the
-    documents' own encoder, find at its setting; False where it is none of lists or a graph of float32 vectors on the CPU.
+    documents' own encoder, find at its setting; False where `MOST` times that is not enough, and where it is none of lists or
+    a graph of float32 vectors on the CPU.
 
     `exact` is a flat index of the same documents. The index says its new setting and the aim.
     """
-    kind = index.spec.kind
+    kind, inner = index.spec.kind, inner_of(index.held)
     if kind == "flat" or index.code is not None or index.device != "cpu":
         return False
-    first, most = _width(index), _most(index)
+    name, holder, whole = ("nprobe", inner, inner.nlist) if kind == "ivf" else ("efSearch", inner.hnsw, inner.ntotal)
+    first = width = int(getattr(holder, name))
     aim = overlap(index.search(own_QD, FIRST), exact.search(own_QD, FIRST))
-    exact_QR, width = exact.search(queries_QD, FIRST), first
-    while overlap(index.search(queries_QD, FIRST), exact_QR) < aim and width < most:
+    exact_QR, most = exact.search(queries_QD, FIRST), min(int(whole), MOST * first)
+    while overlap(index.search(queries_QD, FIRST), exact_QR) < aim:
+        if width >= most:
+            return False
         width = min(most, max(width + 1, round(1.1 * width)))
-        _set(index, width)
-    index.setting = f"{_NAMES[kind]}={width}{FINDS}{first} finds of the teacher's queries ({aim:.1f} %)"
+        setattr(holder, name, width)
+    index.setting = f"{name}={width}{FINDS}{first} finds of the teacher's queries ({aim:.1f} %)"
     if index.spec.lists:
         index.spec = IndexSpec(kind, (index.spec.lists[0], width))
     return True
-
-
-_NAMES = {"ivf": "nprobe", "hnsw": "efSearch"}
-
-
-def _width(index: DocumentIndex) -> int:
-    inner = inner_of(index.held)
-    return int(inner.nprobe if index.spec.kind == "ivf" else inner.hnsw.efSearch)
-
-
-def _most(index: DocumentIndex) -> int:
-    return int(inner_of(index.held).nlist if index.spec.kind == "ivf" else index.held.ntotal)
-
-
-def _set(index: DocumentIndex, width: int) -> None:
-    """Search so many lists, or keep so many candidates."""
-    inner = inner_of(index.held)
-    if index.spec.kind == "ivf":
-        inner.nprobe = width
-    else:
-        inner.hnsw.efSearch = width

@@ -159,12 +159,18 @@ def _document_side(spec: EncoderSpec) -> dict[str, Any]:
     if folder is None or router is None or not router.is_file():
         return identity
     routes = read_json_object(router, "expected what a Router saves")["structure"]
-    own = tuple(f"{module}/" for module in routes.get("document", ()))
     if set(routes) != {"query", "document"}:
         return identity
+    own = set(routes["query"]) - set(
+        routes["document"]
+    )  # what follows the Router, or is in both, is the documents' too
     config = read_json_object(folder / "config_sentence_transformers.json", "expected a model's configuration")
     return {
-        "source": {name: sha256 for name, sha256 in identity["source"].items() if name.startswith(own)},
+        "source": {
+            name: sha256
+            for name, sha256 in identity["source"].items()
+            if "/" in name and name.partition("/")[0] not in own
+        },
         "prompt": config["prompts"].get("document"),
         "truncate_dim": config.get("truncate_dim"),
     }

@@ -215,7 +215,7 @@ class LayerRanker:
                 encoder=student_source(self.student, self.teacher).title,
                 count=count,
                 depth=depth,
-                sentences=FIRST_SENTENCES if self.quick else len(sampled),
+                sentences=min(FIRST_SENTENCES, len(sampled)) if self.quick else len(sampled),
                 dev=tuple(f"{s.name} dev" for s in sets),
                 **search_layers(source, depth, quick=self.quick),
                 seconds=round(time.perf_counter() - began, 1),

@@ -86,10 +86,10 @@ def _cut(stored: Embed, width: int, code: Code | None = None) -> Embed:
     return embed
 
 
-def in_teacher_space(method: Method, vectors_ND: NDArray[np.float32]) -> tuple[NDArray[np.float32], Embed, int]:
-    """The student's vectors in the space that it shares with its teacher, who embeds documents there, and its dimensions."""
+def in_teacher_space(method: Method, vectors_ND: NDArray[np.float32]) -> tuple[NDArray[np.float32], Embed]:
+    """The student's vectors in the space that it shares with its teacher, who embeds documents there."""
     space, teacher = method.shared_space(), method.prepared.vectors
-    return space.queries(vectors_ND), lambda rows: space.documents(teacher.take(rows)), space.width
+    return space.queries(vectors_ND), lambda rows: space.documents(teacher.take(rows))
 
 
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
@@ -108,12 +108,12 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     vectors = method.embed(rows)
     embed: Embed = method.embed
     if across:
-        vectors, embed, width = in_teacher_space(method, vectors)
-        widths = widths if len(widths) > 1 else (width,)
+        vectors, embed = in_teacher_space(method, vectors)
     if not np.isfinite(vectors).all():
         return float("nan"), {}, "an embedding is not finite"
     shape = geometry(vectors)
-    # One width is taken whole: before its projection is there (IBKD's first stage), a student may be wider.
+    # One width is taken whole: before its projection is there (IBKD's first stage), a student may be wider, and the space
+    # that it shares with its teacher has a width of its own. PCA is that of output_dim, by which trials compete.
     parts = [vectors] if len(widths) == 1 else [np.ascontiguousarray(vectors[:, :w]) for w in widths]
     documents = embed if across else from_rows(rows, vectors)
     compared_W = stored_parts(

@@ -205,7 +205,7 @@ class RowScorer:
             if encoded.space is not None:
                 self.rows(*across(candidate, encoded.space, self.scoring), lambda: encoded)
         own = self.rows(candidate, widths, functools.partial(_load, job.folder))
-        return own + [r for r in self.known.values() if r.documents and _of_one(r, own[0])]
+        return own + [r for r in self.known.values() if r.documents and r.model == own[0].model]
 
     def _trainings(
         self, jobs: Sequence[Job], finishing: Finishing
@@ -353,14 +353,6 @@ def _scores(file: Path) -> dict[str, ScoreRecord]:
 
 def _widths(job: Job) -> Sequence[int]:
     return get_method(job.candidate.method).widths_of(job.candidate.params)
-
-
-def _of_one(record: ScoreRecord, other: ScoreRecord) -> bool:
-    """Whether two rows are of one training."""
-    return all(
-        getattr(record, name) == getattr(other, name)
-        for name in ("method", "hyperparameters", "seed", "trial", "configuration")
-    )
 
 
 def _training_key(of: Candidate | TrialRecord) -> str:

@@ -252,6 +252,34 @@ def test_only_the_rows_of_the_tasks_are_embedded(
         assert bool(row.indexes) == ("retrieval" in tasks)
 
 
+def test_a_pair_that_was_scored_before_a_kill_is_not_scored_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows with the teacher's documents are there, its own are not; of two seeds each has its own pair."""
+    params = get_method("hpd").params_type.model_validate({"output_dim": 8, "lr": 0.01, "batch_size": 16})
+    mcr2 = [run.job("a"), run.job("a", seed=1)]
+    jobs = [replace(j, candidate=replace(j.candidate, method="hpd", params=params.model_dump())) for j in mcr2]
+    real, scored = module.score_candidate, list[str]()
+
+    def killed(candidate: Candidate, *given: Any) -> Any:
+        scored.append(candidate.documents)
+        if not candidate.documents and len(scored) == 2:
+            raise KeyboardInterrupt
+        return real(candidate, *given)
+
+    monkeypatch.setattr(module, "score_candidate", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run.students(*jobs)
+    before = run.scores()
+    by = f"{before[0].teacher}, its PCA"
+    assert [r.documents for r in before] == [by, by] and list(run.folder.rglob("space.json"))
+    records, failures = run.students(*jobs)
+    assert not failures and scored == [by, "", "", by, ""]
+    assert [(r.seed, r.documents, r.quantisation) for r in records] == [
+        (seed, documents, kind) for seed in (0, 1) for documents in ("", by) for kind in ("float32", "int8")
+    ]
+    assert run.scores()[:2] == before and len({r.record_id for r in run.scores()}) == 8
+    assert not list((run.folder / "trials").rglob("space.json")) and len(list(run.folder.glob("spaces/*"))) == 2
+
+
 def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> None:
     jobs = [run.job("bad", **{"lambda": 1e39}), run.job("good")]
     for _ in range(2):

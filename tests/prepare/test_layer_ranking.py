@@ -129,6 +129,14 @@ def test_many_choices_are_read_twice(
     assert quick.chosen == (1, 2) and quick.sentences == 60 and "again" not in quick.summary
 
 
+def test_a_quick_ranking_tells_how_few_sentences_there_were(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path
+) -> None:
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:1", 48, labelled=False)
+    assert len(corpus.train) < layer_ranking.FIRST_SENTENCES
+    assert made.rank("auto:1", quick=True).sentences == len(corpus.train)
+
+
 def test_layers_of_a_narrower_encoder_for_a_wider_teacher(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
     other = make_encoder(tmp_path / "other", width=16, layers=3, seed=7)
     made = Planted(tmp_path, corpus, other, "layers:0,2", 40, labelled=True)

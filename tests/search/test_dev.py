@@ -116,3 +116,15 @@ def test_queries_are_judged_among_the_teachers_documents(
         assert objective == pytest.approx(0, abs=1e-4), "queries that are the targets find what PCA finds"
     monkeypatch.setattr(method, "embed", lambda rows: -perfect(rows))
     assert dev_report(method, folder, prepared)[1]["dev_score"] < metrics["dev_score"] - 10
+
+
+def test_trials_of_one_size_are_judged_beside_one_pca_whatever_the_space_that_they_share(
+    prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, prepared = prepared_for("retrieval,documents=teacher", prepared_folder, tmp_path, monkeypatch)
+    given = {"output_dim": 32, "lr": 0.01, "batch_size": 16, "negatives": 16}
+    for critic_dim in (2, 8):
+        method = build_method("crd", {**given, "critic_dim": critic_dim}, prepared, 0, "cpu")
+        metrics = dev_report(method, folder, prepared)[1]
+        wanted = prepared.selection.score(lambda rows: prepared.pca.project(prepared.vectors.take(rows), 32))
+        assert metrics["dev_pca_score"] == pytest.approx(wanted), critic_dim

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,19 @@ def test_a_slow_teacher_reads_less_text_in_a_short_time(monkeypatch: pytest.Monk
     assert of_rate(0.1, time_budget="10m", max_sentences=20_000).keys() == {"max_pairs", "max_documents"}
     slow, fast = (of_rate(rate, time_budget="10m")["max_sentences"] for rate in (110, 113))
     assert 2000 < slow < fast
+
+
+def test_what_the_sets_take_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the user asks for all documents, they are counted; where the budget leaves some out, they are not."""
+    told: list[int] = []
+    for asked in ({}, {"max_documents": 20_000}):
+        monkeypatch.setattr(CorpusEncoding, "rate", lambda self, sentences: 0.1)
+        settings = SweepSettings(method="hpd", store=tmp_path, time_budget="10m", **asked)
+        corpus, console = load_corpus(settings, NO_REQUIREMENTS, Console(quiet=True)), Console(record=True, width=300)
+        limits_within_budget(settings, corpus, console)
+        (count,) = re.findall(r"The sets to score on have ([\d,]+) texts", console.export_text())
+        told.append(int(count.replace(",", "")))
+    assert told[0] < told[1] == len(corpus.scored_rows)
 
 
 def trial(*rung_seconds: float) -> TrialRecord:
