@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import Corpus, PairTask, RetrievalSet, Rows, Split, StsSet
+from distilbench.data.corpus import Corpus, PairTask, Rows, Split, StsSet
 from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.classification import classification_scores
@@ -204,7 +204,8 @@ def _searches(
 ) -> list[RetrievalResult]:
     """The results of every retrieval set by each index and code; its documents are read once for all of them."""
     take, own = vectors.take_documents or vectors.take, vectors.take_documents
-    largest = max((task for task in corpus.retrieval if task.split == "test"), key=_documents, default=None)
+    tests = [task for task in corpus.retrieval if task.split == "test"]
+    largest = max(tests, key=lambda task: len(task.documents), default=None)
     results = []
     for task in corpus.retrieval:
         near = own is not None and task is largest and width == vectors.width  # a graph takes its time
@@ -213,7 +214,3 @@ def _searches(
         kinds = [*indexes, IndexSpec("hnsw")] if near else indexes
         results.append(evaluate_retrieval(documents, embed(task.queries), task, kinds, codes))
     return results
-
-
-def _documents(task: RetrievalSet) -> int:
-    return len(task.documents)

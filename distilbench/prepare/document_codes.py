@@ -153,24 +153,21 @@ def code_documents(
 
 
 def _document_side(spec: EncoderSpec) -> dict[str, Any]:
-    """What vectors of documents depend on: of a pair of encoders not the query side, which may be another one tomorrow."""
+    """What vectors of documents depend on: of a pair of encoders not the query side, which may be another one tomorrow.
+
+    What follows the Router, or is in both routes, is the documents' too.
+    """
     identity, folder = spec.identity(), spec.folder()
-    router = folder / "router_config.json" if folder else None
-    if folder is None or router is None or not router.is_file():
+    if folder is None or not (folder / "router_config.json").is_file():
         return identity
-    routes = read_json_object(router, "expected what a Router saves")["structure"]
+    routes = read_json_object(folder / "router_config.json", "expected what a Router saves")["structure"]
     if set(routes) != {"query", "document"}:
         return identity
-    own = set(routes["query"]) - set(
-        routes["document"]
-    )  # what follows the Router, or is in both, is the documents' too
+    queries = set(routes["query"]) - set(routes["document"])
     config = read_json_object(folder / "config_sentence_transformers.json", "expected a model's configuration")
+    modules = {name: name.partition("/")[0] for name in identity["source"] if "/" in name}
     return {
-        "source": {
-            name: sha256
-            for name, sha256 in identity["source"].items()
-            if "/" in name and name.partition("/")[0] not in own
-        },
+        "source": {name: identity["source"][name] for name, module in modules.items() if module not in queries},
         "prompt": config["prompts"].get("document"),
         "truncate_dim": config.get("truncate_dim"),
     }

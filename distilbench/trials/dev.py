@@ -86,12 +86,6 @@ def _cut(stored: Embed, width: int, code: Code | None = None) -> Embed:
     return embed
 
 
-def in_teacher_space(method: Method, vectors_ND: NDArray[np.float32]) -> tuple[NDArray[np.float32], Embed]:
-    """The student's vectors in the space that it shares with its teacher, who embeds documents there."""
-    space, teacher = method.shared_space(), method.prepared.vectors
-    return space.queries(vectors_ND), lambda rows: space.documents(teacher.take(rows))
-
-
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
     """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
 
@@ -108,7 +102,8 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     vectors = method.embed(rows)
     embed: Embed = method.embed
     if across:
-        vectors, embed = in_teacher_space(method, vectors)
+        space = method.shared_space()
+        vectors, embed = space.queries(vectors), lambda rows: space.documents(prepared.vectors.take(rows))
     if not np.isfinite(vectors).all():
         return float("nan"), {}, "an embedding is not finite"
     shape = geometry(vectors)

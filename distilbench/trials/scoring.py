@@ -262,7 +262,8 @@ def _code(
     trained = bool(candidate.params.get("codebooks")) and kind == code_of(candidate.params)
     if trained and (place := saved_code(folder, kind, width)):
         return Code.load(kind, place, width)
-    code = _calibrated(kind, np.ascontiguousarray(calibration_ND[:, :width]), kept=bool(candidate.documents))
+    vectors_Nd = np.ascontiguousarray(calibration_ND[:, :width])
+    code = _of_documents(kind, vectors_Nd) if candidate.documents else Code.calibrate(kind, vectors_Nd)
     if folder is not None:
         code.save(folder)
     return code
@@ -273,9 +274,7 @@ _codes: dict[tuple[str, str], Code] = {}
 a product code takes minutes."""
 
 
-def _calibrated(kind: Quantisation, vectors_Nd: NDArray[np.float32], *, kept: bool) -> Code:
-    if not kept:
-        return Code.calibrate(kind, vectors_Nd)
+def _of_documents(kind: Quantisation, vectors_Nd: NDArray[np.float32]) -> Code:
     key = kind, hashlib.sha256(vectors_Nd.tobytes()).hexdigest()
     if key not in _codes:
         _codes[key] = Code.calibrate(kind, vectors_Nd)
