@@ -42,7 +42,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             keep(run, StageTiming(stage="start", seconds=time.time() - clock.began))
             with timed_stage(run, "prepare", len(corpus.sentences)):
                 needs = requirements_of([(get_method(m.space.method), m.space.possible) for m in methods])
-                inputs = prepare_corpus(settings, corpus, needs, console)
+                inputs = prepare_corpus(settings, corpus, needs, console, quick=methods[0].quick)
             begun: dict[Path, MethodSweep] = {}
             for method, share, turn in schedule_methods(methods, clock):
                 if turn:

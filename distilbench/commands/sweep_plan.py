@@ -41,9 +41,14 @@ from distilbench.search.stopping import stopping_for
 from distilbench.settings.reading import DEFAULT_STUDENT
 from distilbench.settings.run import PreparationSettings, SpaceSettings
 from distilbench.settings.sweep import SweepSettings
-from distilbench.storage.files import claim_folder, write_json
+from distilbench.storage.files import bound_config, claim_folder, write_json
 from distilbench.storage.uris import local_folder
 
+SHORT_S = 1800.0
+"""Below so long a time budget layers are ranked in one round. The second takes a minute and more of it on two cores, and
+hardly ever changes the first choice (`layer_ranking.FIRST_SENTENCES`)."""
+QUICK = "layers_ranked_in_one_round"
+"""In a run's config.json: whether they were."""
 GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
 NO_MODELS = r"(^|/)(students|trials|confirm|predictions)/"
@@ -60,6 +65,8 @@ class MethodRun:
     name: str
     limits: dict[str, int] = field(default_factory=dict)
     """Limits of text, by option, that the time budget brought."""
+    quick: bool = False
+    """Whether layers are ranked in one round."""
     enqueued: list[dict[str, Any]] = field(default_factory=list)
     """The user's settings that are tried first."""
     notes: list[str] = field(default_factory=list)
@@ -80,7 +87,8 @@ def plan_method_runs(settings: SweepSettings, console: Console) -> tuple[list[Me
     spaces, corpus = _spaces_and_corpus(settings, names, several, console)
     swept = "+".join(names) if settings.methods else "all"
     name = run_name(settings.name, swept, corpus.name, settings.teacher_encoder.title)
-    limits = bound_limits([settings.runs / part for part in (name, *(f"{name}/{method}" for method in names))])
+    folders = [settings.runs / part for part in (name, *(f"{name}/{method}" for method in names))]
+    limits, quick = bound_limits(folders), _is_quick(settings, folders)
     if limits is None:
         limits = limits_within_budget(settings, corpus, console)
     if limits := {option: most for option, most in limits.items() if option not in settings.model_fields_set}:
@@ -89,13 +97,21 @@ def plan_method_runs(settings: SweepSettings, console: Console) -> tuple[list[Me
     runs = []
     for space, trials in zip(spaces, shares(settings.trials, spaces), strict=True):
         part = f"{name}/{space.method}" if several else name
-        run = MethodRun(_with_options(settings, space, trials), corpus, settings.runs / part, part, limits)
+        run = MethodRun(_with_options(settings, space, trials), corpus, settings.runs / part, part, limits, quick)
         run.enqueued = _enqueued_settings(settings, run.space)
         run.notes = space_notes(space)
         for note in run.notes:
             console.print(note, markup=False)
         runs.append(run)
     return runs, settings.runs / name
+
+
+def _is_quick(settings: SweepSettings, folders: Sequence[Path]) -> bool:
+    """Whether there was so little time when the run in one of these folders began, or now where there is none yet: another
+    budget later must not change which layers its students have."""
+    for config in filter(None, map(bound_config, folders)):
+        return bool(config.get(QUICK))
+    return settings.time_budget is not None and settings.time_budget < SHORT_S
 
 
 def _method_names(settings: SweepSettings) -> list[str]:
@@ -345,6 +361,7 @@ def _sweep_config(settings: SweepSettings, run: MethodRun) -> dict[str, Any]:
     return {
         **run_config(settings, run.corpus),
         **({KEY: run.limits} if run.limits else {}),
+        **({QUICK: True} if run.quick else {}),
         "method": space.method,
         "searcher": space.searcher,
         "objectives": list(settings.objectives),

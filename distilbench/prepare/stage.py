@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from distilbench.data.corpus import Corpus, StsSet
+from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import StudentSpec, aliases, resolved_student, student_pooling, student_source
@@ -30,8 +30,10 @@ from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.store import ArtifactStore
 
 
-def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Requirements, console: Console) -> Artifacts:
-    """Augment, encode with the teacher, fit PCA, tokenise for the students, compute logits.
+def prepare_corpus(
+    settings: PreparationSettings, corpus: Corpus, needs: Requirements, console: Console, *, quick: bool = False
+) -> Artifacts:
+    """Augment, encode with the teacher, fit PCA, tokenise for the students, compute logits; `quick` as in `LayerRanker`.
 
     Needs `ray.init` where something is missing. What is found in the store is not made again.
     """
@@ -59,7 +61,7 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Require
         judged=judged,
         tested=tested,
     )
-    prepared = _with_students(settings, prepared, needs.students, store, console)
+    prepared = _with_students(settings, prepared, needs.students, console, quick=quick)
     return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared
 
 
@@ -78,12 +80,15 @@ def _with_students(
     settings: PreparationSettings,
     prepared: Artifacts,
     students: Sequence[str | None],
-    store: ArtifactStore,
     console: Console,
+    *,
+    quick: bool,
 ) -> Artifacts:
-    dev, named, shown = dev_sets(prepared.corpus), dict[str, StudentArtifacts](), set[Path]()
+    named, shown = dict[str, StudentArtifacts](), set[Path]()
     for name in dict.fromkeys(students):
-        inputs = prepare_student(settings, name or settings.student, prepared.corpus, prepared.vectors, dev, store)
+        inputs = prepare_student(
+            settings, name or settings.student, prepared.corpus, prepared.vectors, settings.artifacts, quick=quick
+        )
         path = inputs.ranking
         if path is not None and path not in shown and (ranking := read_ranking(path)):
             console.print(
@@ -102,8 +107,9 @@ def prepare_student(
     student: str,
     corpus: Corpus,
     vectors: ShardedArray,
-    dev: Sequence[StsSet],
     store: ArtifactStore,
+    *,
+    quick: bool = False,
 ) -> StudentArtifacts:
     """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""
     teacher, reads, spec = settings.teacher_encoder, settings.student_reading(student), StudentSpec.parse(student)
@@ -112,7 +118,8 @@ def prepare_student(
     tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
     if spec.ranked:
         start = aliases(student)[-1]  # with all tokens
-        ranker = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev, quick=settings.is_short)
+        dev = dev_sets(corpus)
+        ranker = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev, quick=quick)
         folder = ranker.artifact(store)
         ranking = read_ranking(folder)
         assert ranking is not None

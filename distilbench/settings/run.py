@@ -124,11 +124,6 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
         return tuple(kind for kind in EVERY_TASK if kind in self.tasks or kind in selection.tasks)
 
     @property
-    def is_short(self) -> bool:
-        """Whether there is so little time that preparation is cut where that costs next to nothing."""
-        return False
-
-    @property
     def sets_folder(self) -> Path | None:
         """The data folder; None where text alone is given, which has no sets to score on."""
         return self.data_folder if self.data or not self.texts.sources else None

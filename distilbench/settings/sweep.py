@@ -52,11 +52,6 @@ def _source(value: str | None) -> str | None:
     return check_uri(value, "--warm-start") if is_uri(value) else str(Path(value))
 
 
-SHORT_S = 1800.0
-"""Below so long a time budget layers are ranked in one round. The second takes a minute and more of it on two cores, and
-hardly ever changes the first choice (`layer_ranking.FIRST_SENTENCES`)."""
-
-
 class SweepSettings(SpaceSettings, RunSettings):
     """Settings of `sweep`."""
 
@@ -98,11 +93,6 @@ class SweepSettings(SpaceSettings, RunSettings):
     def warm_start_file(self) -> Path | None:
         """The file of settings to try first; None where there is none, or an earlier sweep instead."""
         return Path(self.warm_start) if self.warm_start and self.warm_start.endswith((".yaml", ".yml")) else None
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the time budget is below `SHORT_S`."""
-        return self.time_budget is not None and self.time_budget < SHORT_S
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ from distilbench.errors import InputError
 from distilbench.prepare.layer_ranking import FILE
 from distilbench.prepare.prepared import Prepared
 from distilbench.prepare.pruned_students import pruned_encoder, training_rows
-from distilbench.prepare.selection_sets import dev_sets
 from distilbench.prepare.stage import prepare_student
 from distilbench.prepare.static_start import load_static_start
 from distilbench.prepare.tokens import load_tokens
@@ -55,8 +54,7 @@ def student(prepared: Prepared, corpus: Corpus, room: ArtifactStore) -> Callable
 
     def made(name: str) -> Prepared:
         settings = RunSettings(store=room.root, teacher=prepared.teacher.name)
-        dev = dev_sets(corpus)
-        inputs = prepare_student(settings, name, corpus, prepared.vectors, dev, room)
+        inputs = prepare_student(settings, name, corpus, prepared.vectors, room)
         return replace(
             prepared,
             student=inputs.student,

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.commands.sweep import schedule_methods
-from distilbench.commands.sweep_plan import plan_method_runs, shares
+from distilbench.commands.sweep_plan import claim_run, plan_method_runs, shares
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.progress.clock import Clock
@@ -113,8 +113,22 @@ def test_the_whole_question_is_asked_of_all_methods_of_the_front_heads_first(
         "hpd"
     ].dimensions == [16]
     assert any("auto:3" in note for note in swept["hpd"].notes)
-    assert swept["mse"].students == ["static"] and "student" not in swept["mse"].parameters
     assert all(max(space.dimensions) <= 16 for space in swept.values())
+
+
+@pytest.mark.parametrize(("first", "later"), [("10m", None), ("10m", "1h"), (None, "10m")])
+def test_another_time_budget_leaves_a_run_the_layers_that_it_began_with(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None, first: str | None, later: str | None
+) -> None:
+    """Layers that are ranked in one round may be others than those of two, and trials go on from their checkpoints."""
+    for budget in (first, later):
+        given = settings(data_folder, encoder_folder, tmp_path, method=("pca", "mcr2"), time_budget=budget, name="a")
+        members, _ = plan_method_runs(given, Console(quiet=True))
+        assert [member.quick for member in members] == [first == "10m"] * 2
+        for member in members:
+            claim_run(given, member, Console(quiet=True))
+    (other, _), _ = plan_method_runs(given.model_copy(update={"name": "b"}), Console(quiet=True))
+    assert other.quick == (later == "10m")
 
 
 def test_methods_have_their_turns_and_those_that_time_cut_off_go_on(
