@@ -127,9 +127,10 @@ class MCR2Distil(Nested, EncoderMethod):
         return [self.compression.phase(), *with_query_phase(distil, p, self.prepared.train, self.prepared.queries)]
 
     def _begin(self) -> None:
-        """The head is finished: its features of all training sentences are the targets."""
+        """The head is finished: its features of all training sentences are the targets, in the phase on queries too."""
+        if not self.distilling:
+            self.targets_Nd = self.compression.embed(self.prepared.train)
         self.distilling = True
-        self.targets_Nd = self.compression.embed(self.prepared.train)
 
     def _start(self) -> None:
         start_projection(self, self.prepared.train, self.compression.embed)

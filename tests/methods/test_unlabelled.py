@@ -125,6 +125,19 @@ def test_a_phase_on_the_queries_alone_follows_at_a_lower_rate(
         assert torch.equal(one, other)
 
 
+def test_the_targets_of_the_phase_on_queries_are_those_of_the_distillation(
+    build: Callable[..., Any], asked: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not made again, nor kept twice on a GPU."""
+    method, made = build("mcr2_distil", on=asked, query_epochs=1.0), list[np.ndarray]()
+    embed = method.compression.embed
+    monkeypatch.setattr(method.compression, "embed", lambda rows: made.append(rows) or embed(rows))
+    trainer = Trainer(method, 0, 1000)
+    trainer.train_until(trainer.total_steps)
+    assert trainer.phases[trainer.phase].name == "queries"
+    assert sum(rows is asked.train for rows in made) == 1
+
+
 def test_without_them_the_phases_are_those_of_before(build: Callable[..., Any], asked: Prepared) -> None:
     [phase] = build("hpd", on=asked).phases()
     assert phase.order is None and phase.name == "distil"
