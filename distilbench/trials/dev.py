@@ -67,16 +67,15 @@ def stored_parts(
     `stored` gives the whole vectors of documents. A code of that `kind` is calibrated now, on the vectors of as many training
     sentences as `sample` is asked for, which are embedded once for all widths.
     """
-    if kind == "float32":
-        return [(_cut(stored, part.shape[1]), part) for part in parts]
-    sample_Nd = sample(CODEBOOKS_ON if family_of(kind) else CODED_ON)
-    codes = [Code.calibrate(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
+    sample_Nd = None if kind == "float32" else sample(CODEBOOKS_ON if family_of(kind) else CODED_ON)
+    codes = [None if sample_Nd is None else Code.calibrate(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
     return [
-        (_cut(stored, part.shape[1], code), code.compared(part)[1]) for code, part in zip(codes, parts, strict=True)
+        (_cut(stored, part.shape[1], code), part if code is None else code.compared(part)[1])
+        for code, part in zip(codes, parts, strict=True)
     ]
 
 
-def _cut(stored: Embed, width: int, code: Code | None = None) -> Embed:
+def _cut(stored: Embed, width: int, code: Code | None) -> Embed:
     """The first `width` numbers of stored vectors, decoded again where there is a code."""
 
     def embed(rows: Rows) -> NDArray[np.float32]:

@@ -305,10 +305,8 @@ def _across(
     def documents(rows: Rows) -> NDArray[np.float32]:
         return space.documents(prepared.vectors.take(rows))
 
-    def queries(rows: Rows) -> NDArray[np.float32]:
-        return space.queries(vectors.take(rows))
-
-    both = Vectors(f"{vectors.encoder}, documents by its teacher", space.width, queries, documents)
+    name = f"{vectors.encoder}, documents by its teacher"
+    both = Vectors(name, space.width, lambda rows: space.queries(vectors.take(rows)), documents)
     return both, documents(calibration_rows(prepared.train, len(encoded.calibration_ND)))
 
 
