@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Pairs: a small query encoder over the teacher's own documents (results/pairs.md). Every part goes on where it was interrupted:
+# run the same command again.
+#
+#   DIR=... RUNS=... bash benchmarks/pairs.sh                 all parts, in this order
+#   DIR=... RUNS=... bash benchmarks/pairs.sh mixes tables    some
+#
+#   DIR      the real data (docs/data.md): DIR/retrieval/SET and DIR/unlabeled
+#   RUNS     a folder for everything that is made: text, runs, tables
+#   TEACHER  the teacher of the runs NAME-...: an encoder's folder, hub id or packaged name (default: all-MiniLM-L6-v2)
+#   NAME     (default: minilm)
+#   SEEDS    seeds of part `mixes` (default: 1)
+#   BACKEND  bf16 where the processor has instructions for it (default: torch)
+#   PYTHON   (default: python)
+set -eu
+cd "$(dirname "$0")/.."
+: "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
+TEACHER=${TEACHER:-all-MiniLM-L6-v2} NAME=${NAME:-minilm} SEEDS=${SEEDS:-1} BACKEND=${BACKEND:-torch} PYTHON=${PYTHON:-python}
+DIR=$(cd "$DIR" && pwd) PARTS=${*:-mixes students tables}
+mkdir -p "$RUNS"
+RUNS=$(cd "$RUNS" && pwd)
+
+folder() {  # NAME SET...: a data folder with these retrieval sets alone
+  local name=$1
+  shift
+  mkdir -p "$RUNS/$name"
+  for set in "$@"; do ln -sfn "$DIR/retrieval/$set" "$RUNS/$name/$set"; done
+}
+
+text() {  # NAME QUESTIONS PASSAGES SENTENCES: lines of each file, as awk's conditions
+  mkdir -p "$RUNS/$1"
+  lines questions "$2" "$1"
+  lines passages "$3" "$1"
+  lines sentences "$4" "$1"
+}
+
+lines() {  # KIND CONDITION NAME
+  [ -e "$RUNS/$3/$1.tsv" ] || gunzip -c "$DIR/unlabeled/$1.tsv.gz" | awk "NR == 1 || $2" > "$RUNS/$3/$1.tsv"
+}
+
+common() { echo --select retrieval,documents=teacher --teacher "$TEACHER" --backend "$BACKEND" --store "$RUNS/store" --runs "$RUNS/runs"; }
+
+mixes() {  # which training text: a static student, one and two layers; seven sets, little text
+  folder seven squad boolq wikiqa covidqa climatefever cystic npl
+  text little 'NR % 5 < 2' 'NR % 10 == 0' 'NR % 10 == 0'
+  for student in static auto:1 auto:2; do
+    kind=$([ $student = static ] && echo static || echo layers)
+    # shellcheck disable=SC2046
+    $PYTHON -m distilbench compare search_spaces/studies/pairs-mixes-$kind.yaml --student $student --data "$RUNS/seven" \
+      --text "$RUNS/little/*.tsv" --max-sentences 0 --max-documents 1000 --max-pairs 2000 --seeds "$SEEDS" \
+      --name "$NAME-mixes-${student/:/-}" --quantise int8,int4 $(common)
+  done
+}
+
+students() {  # static, one, two and three layers; eight sets
+  folder eight squad boolq wikiqa medquad covidqa climatefever cystic npl
+  text much 1 'NR % 5 == 0' 'NR % 6 == 0'
+  # shellcheck disable=SC2046
+  $PYTHON -m distilbench sweep --method hpd --space search_spaces/studies/pairs.yaml --data "$RUNS/eight" \
+    --text "$RUNS/much/*.tsv" --max-sentences 0 --max-documents 6000 --max-pairs 2000 --measure-speed \
+    --name "$NAME-students" --quantise int8,int4,binary,opq64 $(common)
+}
+
+tables() {
+  for run in "$RUNS"/runs/"$NAME"-*; do
+    echo "## $(basename "$run")"
+    $PYTHON tools/pairs_table.py "$run" --sets
+  done
+}
+
+for part in $PARTS; do
+  echo "== $part: $(date '+%d %b %H:%M')"
+  "$part"
+done
