@@ -32,7 +32,9 @@ def main() -> None:
     for row in board.rows:
         r = row.record
         if r.role == "student":
-            both[str(r.hyperparameters.get("student") or r.start), r.dim, r.quantisation][bool(r.documents)] = row
+            both[r.configuration or str(r.hyperparameters.get("student") or r.start), r.dim, r.quantisation][
+                bool(r.documents)
+            ] = row
     print("| student | d | code | bytes | its own documents | the teacher's documents |\n|---|---|---|---|---|---|")
     for (student, dim, code), rows in sorted(
         both.items(), key=lambda item: (item[0][0], -item[0][1], _place(item[0][2]))
