@@ -79,11 +79,12 @@ def run(
         method = build_method(method_name, params, prepared, 0, "cpu").eval()
         method.export(run / "students" / name)
         encoded = encode_method(method, corpus, f"students/{name}")
-        assert encoded.space is not None
         whole = int(params["output_dim"])
         student = Candidate("run", "student", method_name, whole, method.params.model_dump(), 0, configuration=name)
         setting, widths = Scoring(run, prepared, corpus), method.widths_of(method.params.model_dump())
-        for candidate, dims in ((student, widths), across(student, encoded.space, setting)):
+        pair = across(student, setting)
+        assert encoded.space is not None and pair is not None
+        for candidate, dims in ((student, widths), pair):
             scored = score_candidate(candidate, encoded, setting, dims, ["int8"])
             append_records(run / "scores.jsonl", [record for record, _ in scored])
     return run

@@ -57,7 +57,7 @@ def limits_within_budget(settings: SweepSettings, corpus: Corpus, console: Conso
     free = {name: least for name, least in LEAST.items() if name not in settings.model_fields_set}
     if settings.time_budget is None or settings.given is not None or not free:
         return {}
-    if settings.address or settings.grow_to or default_device() != "cpu":
+    if settings.address not in (None, "local") or settings.grow_to or default_device() != "cpu":
         return {}
     encoding = CorpusEncoding(
         settings.teacher_encoder, settings.artifacts, "Teacher", backend=settings.backend, in_process=True

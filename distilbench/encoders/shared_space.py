@@ -1,8 +1,8 @@
 """The space in which a student's queries find the teacher's documents: a small query encoder over the teacher's own index.
 
 A student whose targets are the teacher's vectors, or a head of them, embeds queries into the space of these targets. So the
-documents may be embedded by the teacher and that head, once, and the queries by the student. Menon et al. (2022) and LEAF
-(Vujanic et al. 2025) call it asymmetric retrieval.
+documents may be embedded by the teacher and that head, once, and the queries by the student, as in QED (arXiv 2306.11550) and
+LEAF (arXiv 2509.12539): asymmetric retrieval.
 
 Axes: N vectors, D dimensions before the layers, d after them.
 """

@@ -108,10 +108,14 @@ class CRD(Unlabelled):
     def apart(cls, possible: Possible) -> str:
         return ""
 
+    @classmethod
+    def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
+        return int(params["critic_dim"]), "the critic's map"
+
     def shared_space(self) -> SharedSpace:
         """The critic's, of which both maps are at hand."""
         student, teacher = as_dense(self.student_map), as_dense(self.teacher_map)
-        return SharedSpace(self.params.critic_dim, "the critic's map", (student,), (teacher,))
+        return SharedSpace(*self.space(), (student,), (teacher,))
 
     def phases(self) -> list[Phase]:
         return self.distil(self._start)

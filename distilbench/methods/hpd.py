@@ -141,12 +141,15 @@ class HPD(Nested, Whitened, FineTuned):
             return "head_steps: its projection was tuned for its own vectors, and the teacher's PCA was not"
         return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
 
+    @classmethod
+    def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
+        return int(params["output_dim"]), "its whitened PCA" if params.get("whiten_from") else "its PCA"
+
     def shared_space(self) -> SharedSpace:
         """The teacher's PCA; whitened as the student's vectors are, where they are."""
         layers = [pca_head(self.prepared.pca, self.trained_dim)]
         layers += [self._whitening()] if self.params.whiten_from else []
-        told = "its whitened PCA" if self.params.whiten_from else "its PCA"
-        return SharedSpace(self.params.output_dim, told, after_teacher=tuple(layer.dense() for layer in layers))
+        return SharedSpace(*self.space(), after_teacher=tuple(layer.dense() for layer in layers))
 
     def phases(self) -> list[Phase]:
         return [*self.distil(), *self._head_tuning(), *self.fine_tuning()]

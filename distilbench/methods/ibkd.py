@@ -118,9 +118,13 @@ class IBKD(FineTuned):
     def apart(cls, possible: Possible) -> str:
         return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
 
+    @classmethod
+    def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
+        return teacher_width, ""
+
     def shared_space(self) -> SharedSpace:
         """The teacher's own vectors, which the student's go to by W."""
-        return SharedSpace(self.prepared.vectors.width, after_student=(as_dense(self.map),))
+        return SharedSpace(*self.space(), after_student=(as_dense(self.map),))
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:

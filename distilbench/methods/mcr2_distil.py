@@ -99,11 +99,13 @@ class MCR2Distil(Nested, EncoderMethod):
     def apart(cls, possible: Possible) -> str:
         return ""
 
+    @classmethod
+    def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
+        return int(params["output_dim"]), "its MCR2 head"
+
     def shared_space(self) -> SharedSpace:
         """The teacher's vectors after the compression head."""
-        return SharedSpace(
-            self.params.output_dim, "its MCR2 head", after_teacher=tuple(self.compression.modules_after_teacher())
-        )
+        return SharedSpace(*self.space(), after_teacher=tuple(self.compression.modules_after_teacher()))
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:

@@ -144,6 +144,15 @@ class Method(Learner):
         """Why a student's queries cannot search the teacher's documents at some possible setting; "" where they can."""
         return "nothing draws it to the teacher's vectors"
 
+    @classmethod
+    def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
+        """Dimensions of the space that a student and its teacher share, and what the teacher's vectors get there by."""
+        return int(params["output_dim"]), ""
+
+    def space(self) -> tuple[int, str]:
+        """`space_of` this student."""
+        return self.space_of(self.params.model_dump(), self.prepared.vectors.width)
+
     def shared_space(self) -> SharedSpace:
         """What brings the student's queries and the teacher's documents into one space, as the method is now.
 

@@ -5,7 +5,7 @@ Axes: B batch, D student width, Dt teacher width.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -67,10 +67,14 @@ class MSE(Unlabelled):
     def apart(cls, possible: Possible) -> str:
         return ""
 
+    @classmethod
+    def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
+        return teacher_width, ""
+
     def shared_space(self) -> SharedSpace:
         """The teacher's own vectors; where the student is narrower its queries go through the map to them."""
         layers = () if isinstance(self.map, nn.Identity) else (as_dense(self.map),)
-        return SharedSpace(self.prepared.vectors.width, after_student=layers)
+        return SharedSpace(*self.space(), after_student=layers)
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:

@@ -185,11 +185,12 @@ class RowScorer:
         trained = [job for job in jobs if job.folder not in gone]
         for number, job in enumerate(trained):
             finishing.on_counted(number, len(trained))
-            if time.time() >= finishing.score_until and not self.scored(job.candidate, _widths(job)):
+            if time.time() >= finishing.score_until and not self._is_scored(job):
                 unfinished.append(job)
                 continue
             try:
-                records += self._student_rows(job)
+                records += self._student_rows(job, finishing.score_until)
+                unfinished += [] if self._is_scored(job) else [job]
             except InputError as error:
                 self.say(f"not scored: {error}")
                 failed.append(Outcome(job, f"not scored: {error}", tuple(known_rungs(job.folder))))
@@ -197,15 +198,22 @@ class RowScorer:
         finishing.on_counted(len(trained), len(trained))
         return Students(records, failed, unfinished)
 
-    def _student_rows(self, job: Job) -> list[ScoreRecord]:
-        """A student's rows. Those with its teacher's documents come first: where its own are there, these are too."""
-        candidate, widths = job.candidate, _widths(job)
-        if not self.scored(candidate, widths) and self.scored_corpus.retrieval:
-            encoded = _load(job.folder)
-            if encoded.space is not None:
-                self.rows(*across(candidate, encoded.space, self.scoring), lambda: encoded)
-        own = self.rows(candidate, widths, functools.partial(_load, job.folder))
-        return own + [r for r in self.known.values() if r.documents and r.model == own[0].model]
+    def _forms(self, job: Job) -> list[tuple[Candidate, Sequence[int]]]:
+        """A student with its own documents and with its teacher's, each with its widths; what selects it comes first."""
+        pair = across(job.candidate, self.scoring)
+        forms = [(job.candidate, _widths(job)), *([pair] if pair else [])]
+        return forms[::-1] if self.corpus.selection.by_teacher else forms
+
+    def _is_scored(self, job: Job) -> bool:
+        return all(self.scored(*form) for form in self._forms(job))
+
+    def _student_rows(self, job: Job, until: float) -> list[ScoreRecord]:
+        """A student's rows, or as many as there is time for: at least those of its whole vectors."""
+        records: list[ScoreRecord] = []
+        for form in self._forms(job):
+            if not records or time.time() < until:
+                records += self.rows(*form, functools.partial(_load, job.folder), until=until)
+        return records
 
     def _trainings(
         self, jobs: Sequence[Job], finishing: Finishing
@@ -220,7 +228,7 @@ class RowScorer:
             record = recorded.get((job.recorded_in, _training_key(job.candidate)))
             if record is not None and record.state == "FAIL":
                 failed.append(Outcome(job, record.reason, tuple(record.rungs)))
-            elif not self.scored(job.candidate, _widths(job)):
+            elif not self._is_scored(job):
                 wanted.append(job)
         count = sum(bool(job.recorded_in) for job in wanted)
         done = iter(range(1, count + 1))
@@ -281,10 +289,12 @@ class RowScorer:
         widths: Sequence[int],
         encoded: Callable[[], Encoded],
         kinds: Sequence[Quantisation] = (),
+        until: float = math.inf,
     ) -> list[ScoreRecord]:
         """The candidate's records, scored now unless all of them are there; a line for each in the run's log.
 
-        `kinds` are the codes of its vectors; () stands for those in which the run scores such a candidate.
+        `kinds` are the codes of its vectors; () stands for those in which the run scores such a candidate. After `until`
+        (seconds since the epoch) no other width is begun, once there is one: another call goes on.
         """
         kinds = kinds or self._kinds(candidate)
         if candidate.role != "student":
@@ -292,13 +302,14 @@ class RowScorer:
         missing = [kind for kind in kinds if not self.scored(candidate, widths, [kind])]
         if missing or not self.scored(candidate, widths, kinds):
             made = score_candidate(candidate, encoded(), self.scoring, widths, missing, self._cost(candidate))
-            new = [(record, predictions) for record, predictions in made if record.record_id not in self.known]
-            for record, predictions in new:
-                predictions.save(predictions_path(self.run, record.record_id))
-            self._keep([record for record, _ in new])
-            for record, _ in new:
-                self.log.line(_line(record))
-        return [self.known[i] for i in self._ids(candidate, widths, kinds)]
+            for record, predictions in made:
+                if record.record_id not in self.known:
+                    predictions.save(predictions_path(self.run, record.record_id))
+                    self._keep([record])
+                    self.log.line(_line(record))
+                if record.quantisation == ["float32", *kinds_for(missing, record.dim)][-1] and time.time() >= until:
+                    break  # before the searches of the next width
+        return [self.known[i] for i in self._ids(candidate, widths, kinds) if i in self.known]
 
     def _keep(self, records: Sequence[ScoreRecord]) -> None:
         append_records(self.file, records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -201,8 +201,8 @@ def score_candidate(
     widths: Sequence[int],
     kinds: Sequence[Quantisation],
     cost: EncoderCost | None = None,
-) -> list[tuple[ScoreRecord, Predictions]]:
-    """Make a record for each width, in float32 and each code of `kinds`, with what its test scores are of.
+) -> Iterator[tuple[ScoreRecord, Predictions]]:
+    """Make a record for each width, in float32 and each code of `kinds`, one by one, with what its test scores are of.
 
     `encoded` has the evaluation rows of `corpus.of_tasks(tasks)`. `cost` is what the encoder costs; None: not measured.
     """
@@ -238,7 +238,6 @@ def score_candidate(
         folder = coded_in / f"d{width}" if coded_in and len(widths) > 1 else coded_in
         return [_code(candidate, calibration_ND, kind, width, folder) for kind in kinds_for(kinds, width)]
 
-    records = []
     for row in encoder_rows(vectors, scored, widths, codes_of, INDEXES, judged):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
             continue  # they are the teacher's
@@ -251,8 +250,7 @@ def score_candidate(
             indexes=row.indexes,
             notes=row.notes,
         )
-        records.append((record, row.predictions))
-    return records
+        yield record, row.predictions
 
 
 def _code(
@@ -286,11 +284,21 @@ def space_folder(run: Path, model: str) -> Path:
     return run / "spaces" / Path(model).name
 
 
-def across(candidate: Candidate, space: SharedSpace, scoring: Scoring) -> tuple[Candidate, list[int]]:
-    """The candidate with the teacher's documents, and the widths of the space that they share, largest first."""
-    by = ", ".join(filter(None, (scoring.prepared.teacher.title, space.head)))
-    widths = get_method(candidate.method).widths_of(candidate.params)
-    return replace(candidate, documents=by), [space.width, *widths[1:]]
+def across(candidate: Candidate, scoring: Scoring) -> tuple[Candidate, list[int]] | None:
+    """The candidate with the teacher's documents, and the widths of the space that they share, largest first.
+
+    None where there is no such space, or nothing to search.
+    """
+    retrieval = "retrieval" in scoring.tasks and scoring.corpus.retrieval
+    if not retrieval or candidate.role != "student":
+        return None
+    method = get_method(candidate.method)
+    params = method.params_type.model_validate(candidate.params).model_dump()
+    if method.apart(lambda name: [params[name]]):
+        return None
+    width, head = method.space_of(params, scoring.prepared.vectors.width)
+    by = ", ".join(filter(None, (scoring.prepared.teacher.title, head)))
+    return replace(candidate, documents=by), [width, *method.widths_of(params)[1:]]
 
 
 def _across(

@@ -253,7 +253,7 @@ def test_only_the_rows_of_the_tasks_are_embedded(
 
 
 def test_a_pair_that_was_scored_before_a_kill_is_not_scored_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its rows with the teacher's documents are there, its own are not; of two seeds each has its own pair."""
+    """Its own rows are there, those with the teacher's documents are not; of two seeds each has its own pair."""
     params = get_method("hpd").params_type.model_validate({"output_dim": 8, "lr": 0.01, "batch_size": 16})
     mcr2 = [run.job("a"), run.job("a", seed=1)]
     jobs = [replace(j, candidate=replace(j.candidate, method="hpd", params=params.model_dump())) for j in mcr2]
@@ -261,7 +261,7 @@ def test_a_pair_that_was_scored_before_a_kill_is_not_scored_again(run: Run, monk
 
     def killed(candidate: Candidate, *given: Any) -> Any:
         scored.append(candidate.documents)
-        if not candidate.documents and len(scored) == 2:
+        if candidate.documents and len(scored) == 2:
             raise KeyboardInterrupt
         return real(candidate, *given)
 
@@ -269,15 +269,40 @@ def test_a_pair_that_was_scored_before_a_kill_is_not_scored_again(run: Run, monk
     with pytest.raises(KeyboardInterrupt):
         run.students(*jobs)
     before = run.scores()
-    by = f"{before[0].teacher}, its PCA"
-    assert [r.documents for r in before] == [by, by] and list(run.folder.rglob("space.json"))
+    by = f"{before[0].teacher}, its PCA"  # the head of HPD's targets
+    assert [r.documents for r in before] == ["", ""] and not list(run.folder.glob("spaces/*"))
     records, failures = run.students(*jobs)
-    assert not failures and scored == [by, "", "", by, ""]
+    assert not failures and scored == ["", by, by, "", by]
     assert [(r.seed, r.documents, r.quantisation) for r in records] == [
         (seed, documents, kind) for seed in (0, 1) for documents in ("", by) for kind in ("float32", "int8")
     ]
     assert run.scores()[:2] == before and len({r.record_id for r in run.scores()}) == 8
     assert not list((run.folder / "trials").rglob("space.json")) and len(list(run.folder.glob("spaces/*"))) == 2
+
+
+def test_where_time_is_over_the_narrower_widths_and_the_pair_come_later(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"output_dim": 8, "nested": True, "widths": [4], "lr": 0.01, "batch_size": 16}
+    params = get_method("hpd").params_type.model_validate(given).model_dump()
+    job = run.job("a")
+    job = replace(job, candidate=replace(job.candidate, method="hpd", params=params))
+    now = iter([0.0, *[100.0] * 9])
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "time", SimpleNamespace(time=lambda: next(now)))
+        found = run.board().students([job], run.prepared, RESOURCES, Finishing(score_until=50.0))
+    assert found.unfinished == [job] and [(r.dim, r.quantisation) for r in found.records] == [
+        (8, "float32"),
+        (8, "int8"),
+    ]
+    records, failures = run.students(job)
+    assert not failures and [(r.dim, bool(r.documents)) for r in records if r.quantisation == "int8"] == [
+        (8, False),
+        (4, False),
+        (8, True),
+        (4, True),
+    ]
+    assert [r.record_id for r in run.scores()[:2]] == [r.record_id for r in found.records] and len(run.scores()) == 8
 
 
 def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> None:
@@ -392,7 +417,7 @@ def test_every_record_has_its_predictions_from_before_it_is_written(run: Run, mo
         patch.setattr(module, "append_records", killed)
         with pytest.raises(Killed):
             every(run.board().references([8], seed=5))
-    assert run.scores() == [] and len(kept(run)) == 2  # the teacher, as it is and in int8
+    assert run.scores() == [] and len(kept(run)) == 1  # the teacher as it is
     records = every(run.board().references([8], seed=5))
     assert kept(run) == sorted(f"{r.record_id[:24]}.npz" for r in records)
     for record in records:

@@ -176,7 +176,7 @@ def test_quantisers_are_calibrated_on_training_sentences_alone(
 def score(
     prepared: Prepared, corpus: Corpus, run: Path, encoded: Encoded, widths: list[int], kinds: list[Any]
 ) -> dict[tuple[int, str], Any]:
-    scored = score_candidate(STUDENT, encoded, Scoring(run, prepared, corpus), widths, kinds)
+    scored = list(score_candidate(STUDENT, encoded, Scoring(run, prepared, corpus), widths, kinds))
     for record, predictions in scored:  # what is kept is what was scored
         own = ("sts", "test", "spearman", "all")
         test = [s for s in record.scores if (s.task, s.split, s.metric, s.variant) == own]
@@ -278,7 +278,9 @@ def test_a_student_of_the_teachers_space_searches_the_teachers_documents(
     assert again is not None and again.space is not None
     setting = Scoring(tmp_path, prepared, corpus)
     student = Candidate("r", "student", "hpd", 8, params("hpd", output_dim=8, lr=0.01, batch_size=16), 0)
-    pair, widths = across(student, again.space, setting)
+    found = across(student, setting)
+    assert found is not None
+    pair, widths = found
     assert widths == [8] and pair.documents == f"{prepared.teacher.title}, its PCA"
     records = [record for record, _ in score_candidate(pair, again, setting, widths, ["int8"])]
     pca = Candidate("r", "baseline", "pca", 8, {"output_dim": 8}, 0)
