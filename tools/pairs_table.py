@@ -9,6 +9,7 @@ A run is one of `sweep --select retrieval,documents=teacher`. Shares are of the 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -32,9 +33,9 @@ def main() -> None:
     for row in board.rows:
         r = row.record
         if r.role == "student":
-            both[r.configuration or str(r.hyperparameters.get("student") or r.start), r.dim, r.quantisation][
-                bool(r.documents)
-            ] = row
+            rows = both[r.configuration or str(r.hyperparameters.get("student") or r.start), r.dim, r.quantisation]
+            if (other := rows.setdefault(bool(r.documents), row)) is not row:
+                sys.exit(f"{row.name}: it would have the line of {other.name}; expected one of each student and width")
     print("| student | d | code | bytes | its own documents | the teacher's documents |\n|---|---|---|---|---|---|")
     for (student, dim, code), rows in sorted(
         both.items(), key=lambda item: (item[0][0], -item[0][1], _place(item[0][2]))

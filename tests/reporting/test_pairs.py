@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +213,18 @@ def test_terminal_best_and_markdown_say_it_with_the_command(make_score: Any, tmp
     assert SAID[:60] in (tmp_path / "report" / "leaderboard.md").read_text()
     own = (tmp_path / "report" / "encoders" / f"{anchor}.html").read_text()
     assert "this student embeds the queries" in own and f"--student {anchor}" in own
+
+
+def test_the_table_of_pairs_has_a_line_for_each_or_none(
+    make_score: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "pairs_table.py"))
+    records = records_of(make_score, select=BY_TEACHER)
+    ends = [score.model_copy(update={"low": 49.0, "high": 51.0}) for score in records[0].scores]
+    append_records(tmp_path / "run" / "scores.jsonl", [records[0].model_copy(update={"scores": ends}), *records[1:-2]])
+    monkeypatch.setattr(sys, "argv", ["pairs_table.py", str(tmp_path / "run")])
+    tool["main"]()
+    assert "| MiniLM layers:1,3,5 | 64 | float32 | 256 | 47.00 (94.0 %) | 49.00 (98.0 %) |" in capsys.readouterr().out
+    append_records(tmp_path / "run" / "scores.jsonl", records[-2:])  # of another trial, with the same start and width
+    with pytest.raises(SystemExit, match=r"static.*: it would have the line of HPD d=64|HPD d=64.*the line of static"):
+        tool["main"]()
