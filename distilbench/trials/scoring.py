@@ -22,6 +22,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import describe_student, with_encoder
+from distilbench.errors import InputError
 from distilbench.evaluation.encoders import Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
 from distilbench.evaluation.indexes import IndexSpec
@@ -306,8 +307,11 @@ def _across(
 ) -> tuple[Vectors, NDArray[np.float32]]:
     """The student's queries and the teacher's documents in the space that they share, which `folder` keeps from now on; and
     the teacher's vectors of training sentences there, on which the documents' codes are calibrated."""
-    assert encoded.space is not None
     space = encoded.space
+    if space is None:
+        raise InputError(
+            f"{encoded.model}: what it shares with its teacher was not kept; the next call embeds it again"
+        )
     space.save(folder)
 
     def documents(rows: Rows) -> NDArray[np.float32]:

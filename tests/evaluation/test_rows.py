@@ -280,6 +280,22 @@ def test_a_pair_that_was_scored_before_a_kill_is_not_scored_again(run: Run, monk
     assert not list((run.folder / "trials").rglob("space.json")) and len(list(run.folder.glob("spaces/*"))) == 2
 
 
+def test_what_an_earlier_version_embedded_is_embedded_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It kept nothing of what a student shares with its teacher."""
+    params = get_method("hpd").params_type.model_validate({"output_dim": 8, "lr": 0.01, "batch_size": 16})
+    job = run.job("a")
+    job = replace(job, candidate=replace(job.candidate, method="hpd", params=params.model_dump()))
+    real = Encoded.load
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Encoded, "load", staticmethod(lambda folder: (found := real(folder)) and replace(found, space=None))
+        )
+        _, [failure] = run.students(job)
+    assert "students/a-0: what it shares with its teacher was not kept" in failure.failed
+    records, failures = run.students(job)
+    assert not failures and [bool(r.documents) for r in records] == [False, False, True, True]
+
+
 def test_where_time_is_over_the_narrower_widths_and_the_pair_come_later(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
