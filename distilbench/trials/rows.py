@@ -294,7 +294,7 @@ class RowScorer:
         """The candidate's records, scored now unless all of them are there; a line for each in the run's log.
 
         `kinds` are the codes of its vectors; () stands for those in which the run scores such a candidate. After `until`
-        (seconds since the epoch) no other width is begun, once there is one: another call goes on.
+        (seconds since the epoch) no other width is begun, once there is a new one: another call goes on.
         """
         kinds = kinds or self._kinds(candidate)
         if candidate.role != "student":
@@ -302,12 +302,14 @@ class RowScorer:
         missing = [kind for kind in kinds if not self.scored(candidate, widths, [kind])]
         if missing or not self.scored(candidate, widths, kinds):
             made = score_candidate(candidate, encoded(), self.scoring, widths, missing, self._cost(candidate))
+            before = len(self.known)
             for record, predictions in made:
                 if record.record_id not in self.known:
                     predictions.save(predictions_path(self.run, record.record_id))
                     self._keep([record])
                     self.log.line(_line(record))
-                if record.quantisation == ["float32", *kinds_for(missing, record.dim)][-1] and time.time() >= until:
+                last = record.quantisation == ["float32", *kinds_for(missing, record.dim)][-1]
+                if last and len(self.known) > before and time.time() >= until:
                     break  # before the searches of the next width
         return [self.known[i] for i in self._ids(candidate, widths, kinds) if i in self.known]
 
