@@ -293,10 +293,22 @@ def _restrict_to_options(settings: PreparationSettings, space: SearchSpace) -> S
 
 
 def check_documents(settings: PreparationSettings, method: type[Method], possible: Possible) -> None:
-    """Check that the method's queries can search the teacher's documents, where students are selected by that."""
+    """Check that the method's queries can search the teacher's documents, where students are selected by that; and that they
+    are as wide as its own, where bytes are an objective."""
     selection = settings.selection
-    if selection is not None and selection.by_teacher and (why := method.apart(possible)):
+    if selection is None or not selection.by_teacher:
+        return
+    if why := method.apart(possible):
         raise InputError(f"--select {selection}: the teacher's documents are not {method.title}'s: {why}")
+    fields = [field.alias or name for name, field in method.params_type.model_fields.items()]
+    params = {name: possible(name)[0] for name in fields}
+    for d in possible("output_dim") if "bytes" in getattr(settings, "objectives", ()) else ():
+        width, _ = method.space_of({**params, "output_dim": d}, settings.teacher_encoder.width())
+        if width != d:
+            raise InputError(
+                f"--objectives bytes: with --select {selection} {method.title} stores documents of {width} dimensions where "
+                f"output_dim is {d}; expected other objectives"
+            )
 
 
 def _restrict_to_corpus(settings: SpaceSettings, space: SearchSpace, corpus: Corpus) -> SearchSpace:

@@ -190,6 +190,27 @@ def test_mcr2_without_similar_pairs_takes_noisy_copies(tmp_path: Path, data_fold
         plan_method_runs(run_settings(data, encoder_folder, tmp_path, space=tmp_path / "space.yaml"), console)
 
 
+@pytest.mark.parametrize(("method", "more"), [("mse", ""), ("crd", ", critic_dim: 8")])
+def test_bytes_are_an_objective_where_they_are_those_of_the_documents(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, narrow_encoder_folder: Path, method: str, more: str
+) -> None:
+    space = tmp_path / "space.yaml"
+    student = str(narrow_encoder_folder if method == "mse" else "layers:0,2")
+    given: dict[str, Any] = {"method": (method,), "space": space, "select": "retrieval,documents=teacher"}
+    given |= {"student": student, "objectives": ("quality", "bytes")}
+    text = (
+        f"method: {method}\nbudget: {{trials: 2, steps: 4, patience: 2}}\nparameters:\n  lr: {{choices: [0.1, 0.01]}}\n"
+    )
+    space.write_text(f"{text}fixed: {{batch_size: 8, output_dim: native{more}}}\n")
+    with pytest.raises(
+        InputError, match=r"bytes: with --select .* stores documents of (32|8) dimensions where output_dim"
+    ):
+        plan_method_runs(run_settings(data_folder, encoder_folder, tmp_path, **given), Console(quiet=True))
+    space.write_text(f"{text}fixed: {{batch_size: 8, output_dim: native{more.replace('8', '32')}}}\n")
+    wide = run_settings(data_folder, encoder_folder, tmp_path, **{**given, "student": "layers:0,2"})
+    assert len(plan_method_runs(wide, Console(quiet=True))[0]) == 1
+
+
 @pytest.mark.parametrize("augment", [True, False])
 def test_augmentation_is_searched_where_there_are_copies(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, augment: bool
