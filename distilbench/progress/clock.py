@@ -36,6 +36,8 @@ class Clock:
         """Hyper-parameters of a trial -> its optimiser steps, where it is trained to its end."""
         self.parts, self.limit = 1, self.end
         """Among how many methods the time was shared that this is a share of, and when all of it ends."""
+        self.searched = -math.inf
+        """When the search was over."""
         self.late_rows = 0
         """Encoders that are scored after all else, and are to have their time."""
 
@@ -48,7 +50,8 @@ class Clock:
 
     def keep_half(self) -> None:
         """Leave at least half a share for what comes after a search that took longer, at the cost of the methods after it."""
-        self.end = min(self.limit, max(self.end, time.time() + (self.end - self.began) / 2))
+        self.searched = time.time()
+        self.end = min(self.limit, max(self.end, self.searched + (self.end - self.began) / 2 + START_S))
 
     @property
     def is_limited(self) -> bool:
@@ -82,12 +85,15 @@ class Clock:
 
     def training_end(self, rows: int) -> float:
         """When confirming trainings have to end before so many encoders are scored."""
-        return self._before_end(rows, most=MOST_RESERVED / 2)
+        first = min(
+            self.searched + 2 * START_S, self.end - PUBLISH_S
+        )  # students of the search have to be saved at least
+        return max(first, self._before_end(rows, most=MOST_RESERVED / 2))
 
     @property
     def scoring_end(self) -> float:
-        """When the last student is begun to be scored."""
-        return self._before_end(most=MOST_RESERVED / 4)
+        """When the last student is begun to be scored; the last of several methods leaves time for what is scored after all."""
+        return self.end if self.limit > self.end else self._before_end(most=MOST_RESERVED / 4)
 
     @property
     def late_end(self) -> float:

@@ -44,6 +44,7 @@ from distilbench.trials.jobs import Job, Outcome, finish_jobs
 from distilbench.trials.rung_training import build_method, known_rungs
 from distilbench.trials.scoring import (
     CROSS_ENCODER,
+    ENCODED,
     TEACHER,
     Candidate,
     Encoded,
@@ -194,14 +195,20 @@ class RowScorer:
             except InputError as error:
                 self.say(f"not scored: {error}")
                 failed.append(Outcome(job, f"not scored: {error}", tuple(known_rungs(job.folder))))
-            remove_encoded(job.folder)
+            if job not in unfinished:
+                remove_encoded(job.folder)
         finishing.on_counted(len(trained), len(trained))
         return Students(records, failed, unfinished)
 
     def _forms(self, job: Job) -> list[tuple[Candidate, Sequence[int]]]:
-        """A student with its own documents and with its teacher's, each with its widths; what selects it comes first."""
-        pair = across(job.candidate, self.scoring)
-        forms = [(job.candidate, _widths(job)), *([pair] if pair else [])]
+        """A student with its own documents and with its teacher's, each with its widths; what selects it comes first.
+
+        One whose vectors are gone, and that has no rows with its teacher's, was scored before there were such rows.
+        """
+        own, pair = (job.candidate, _widths(job)), across(job.candidate, self.scoring)
+        if pair and self.scored(*own) and not (self.scored(*pair) or (job.folder / ENCODED).exists()):
+            pair = None
+        forms: list[tuple[Candidate, Sequence[int]]] = [own, *([pair] if pair else [])]
         return forms[::-1] if self.corpus.selection.by_teacher else forms
 
     def _is_scored(self, job: Job) -> bool:

@@ -296,6 +296,17 @@ def test_what_an_earlier_version_embedded_is_embedded_again(run: Run, monkeypatc
     assert not failures and [bool(r.documents) for r in records] == [False, False, True, True]
 
 
+def test_a_student_of_a_run_before_pairs_is_not_made_again_for_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = get_method("hpd").params_type.model_validate({"output_dim": 8, "lr": 0.01, "batch_size": 16}).model_dump()
+    job = run.job("a")
+    job = replace(job, candidate=replace(job.candidate, method="hpd", params=params))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "across", lambda *_: None)
+        before, _ = run.students(job)
+    again, failures = run.students(job)
+    assert not failures and [r.record_id for r in again] == [r.record_id for r in before] and run.trained == ["a"]
+
+
 def test_where_time_is_over_the_narrower_widths_and_the_pair_come_later(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

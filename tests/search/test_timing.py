@@ -118,14 +118,15 @@ def test_a_search_without_a_student_takes_time_of_the_methods_after_it(now: Now)
     assert first.search_end(10) < first.first_end(10) == first.end == 1120
     now.at = 1130  # its first students were there late
     first.keep_half()
-    assert first.end == 1130 + 60 and first.training_end(10) > now.at
+    assert first.end == first.scoring_end == 1130 + 60 + 15
+    assert first.training_end(10) == 1130 + 30, "what the search has trained is saved whatever scoring takes"
     now.at = 1190
     assert clock.part(2).end == 1190 + 55
     last = clock.part(1)
     assert last.first_end(10) == last.search_end(10), "nobody comes after it"
     now.at = 1290
     last.keep_half()
-    assert last.end == 1300
+    assert last.end == 1300 and last.training_end(10) == 1295 and last.scoring_end < 1300
 
 
 # Text
