@@ -92,7 +92,7 @@ class Clock:
 
     @property
     def scoring_end(self) -> float:
-        """When the last student is begun to be scored; the last of several methods leaves time for what is scored after all."""
+        """When the last student is begun to be scored; the last of several methods leaves time for what comes after all."""
         return self.end if self.limit > self.end else self._before_end(most=MOST_RESERVED / 4)
 
     @property
