@@ -2,8 +2,9 @@
 
 python tools/pairs_table.py RUN... [--sets]
 
-A run is one of `sweep --select retrieval,documents=teacher`. Shares are of the teacher with float32 documents. Intervals are
-95 % over seeds, or over the queries where there is one seed. With --sets also each set's own share, in float32 at the widest.
+A run is the folder of `sweep --select retrieval,documents=teacher`, or a file of its records. Shares are of the teacher with
+float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. With --sets also each set's own
+share, in float32 at the widest.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from distilbench.records import read_records
 from distilbench.reporting.board import Cell, Row, leaderboard
 from distilbench.reporting.runs import read_runs
 
@@ -25,7 +27,8 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--sets", action="store_true")
     asked = parser.parse_args()
-    board = leaderboard(read_runs(asked.runs))
+    records = [read_records(path) if path.is_file() else read_runs([path]) for path in asked.runs]
+    board = leaderboard(record for of_run in records for record in of_run)
     teacher = next(row for row in board.rows if row.record.role == "teacher" and row.record.quantisation == "float32")
     told = teacher.test
     print(f"Teacher: nDCG@10 {told.value:.2f} ({told.low:.1f} to {told.high:.1f}) over {board.columns[0].help}\n")
