@@ -39,7 +39,7 @@ class DataSettings(Settings):
 
     data: str | None = option("A data folder, or its URI; without it the demonstration that comes along.", None)
     max_documents: int = option(
-        "Documents of a retrieval set at most; those that are relevant to a query come on top. 0: all.",
+        "Documents of a retrieval set at most; those that answer a query are always among them. 0: all.",
         MOST,
         panel=DATA,
         ge=0,
