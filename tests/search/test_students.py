@@ -156,7 +156,11 @@ def test_a_sweep_chooses_the_best_of_every_student_and_dimension(swept: Command)
     assert all(t.state == "COMPLETE" for t in trials), [t.reason for t in trials]
     lengths = {t.params["student"]: t.rungs[-1].step for t in trials}
     assert lengths["static"] > lengths["auto:1"] == lengths["teacher"]
-    rows = [r for r in swept.scores() if r.role == "student"]
+    students = [r for r in swept.scores() if r.role == "student"]
+    rows, pairs = ([r for r in students if bool(r.documents) == pair] for pair in (False, True))
+    assert {(r.hyperparameters["student"], r.dim) for r in pairs} == {
+        (r.hyperparameters["student"], r.dim) for r in rows
+    }, "each searches the teacher's documents too"
     starts = {r.hyperparameters["student"]: r.start for r in rows}
     assert len(rows) == 6 and "static" in starts["static"] and "all layers" in starts["teacher"]
     assert "layers:" in starts["auto:1"], "the ranking has chosen the layer"
