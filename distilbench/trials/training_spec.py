@@ -92,6 +92,7 @@ class TrainingCopy(FolderCopy):
             FolderCopy(model, remote_model).fetch(names)
         except Absent:  # it is being deleted
             return
-        here = [name for name in stored if not name.endswith(".safetensors") and name not in LAST]
+        checkpoints = {name for name in stored if name.endswith(".safetensors") and "/" not in name}
+        here = [name for name in stored if name not in checkpoints and name not in LAST]
         for some in (here, *([name] for name in LAST if name in stored)):
             self.remote.fetch_all(self.folder, some)
