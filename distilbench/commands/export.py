@@ -247,7 +247,7 @@ def _build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> Non
     try:
         if record.method in (TEACHER, FAISS_PEER):
             embed: Embed = prepared.vectors.take
-            export_with_head(prepared.teacher, [], folder, unit_norm=False)
+            export_with_head(prepared.teacher, [], folder)
         else:
             method = build_method(record.method, record.hyperparameters, prepared, record.seed, "cpu")
             embed = method.embed

@@ -30,7 +30,7 @@ from distilbench.methods.parts.losses import (
 )
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
 from distilbench.methods.parts.starts import ProjectedParams, spread, start_projection
-from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, drawn_away
 from distilbench.methods.parts.unlabelled import (
     ACTIVATIONS,
     Activation,
@@ -139,7 +139,7 @@ class HPD(Nested, Whitened, FineTuned):
         """Only what leaves the PCA of the teacher: steps after the distillation, which the teacher's side has not."""
         if max(possible("head_steps")):
             return "head_steps: its projection was tuned for its own vectors, and the teacher's PCA was not"
-        return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
+        return drawn_away(possible)
 
     @classmethod
     def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:

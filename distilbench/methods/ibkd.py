@@ -25,7 +25,7 @@ from distilbench.methods.parts.encoder_method import TRAINING_TOKENS
 from distilbench.methods.parts.heads import as_dense
 from distilbench.methods.parts.losses import full_precision, info_nce, supervised_info_nce
 from distilbench.methods.parts.starts import principal_axes, regression, spread
-from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, drawn_away
 from distilbench.methods.parts.unlabelled import UnlabelledParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase
@@ -116,11 +116,7 @@ class IBKD(FineTuned):
 
     @classmethod
     def apart(cls, possible: Possible) -> str:
-        return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
-
-    @classmethod
-    def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
-        return teacher_width, ""
+        return drawn_away(possible)
 
     def shared_space(self) -> SharedSpace:
         """The teacher's own vectors, which the student's go to by W."""

@@ -21,7 +21,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.methods.method import Possible
 from distilbench.methods.parts import heads
 from distilbench.methods.parts.coding_rate import mcr2_loss
-from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, moved, pca_head
+from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, modules_of, moved, pca_head
 from distilbench.methods.parts.losses import coded
 from distilbench.methods.parts.nested import widths_of
 from distilbench.methods.parts.starts import spread
@@ -140,11 +140,8 @@ class CompressionHead(nn.Module):
 
     def modules_after_teacher(self) -> list[nn.Module]:
         """The same as sentence-transformers' modules."""
-        from sentence_transformers.base.modules.normalize import Normalize
-
-        layers, centre = [*cast(list[Layer], list(self.trunk)), self.features], self.centre()
-        modules = [*(layer.dense() for layer in layers), Normalize()]
-        return modules if centre is None else [*modules, centre.dense(), Normalize()]
+        layers = [*cast(list[Layer], list(self.trunk)), self.features]
+        return modules_of(layers, unit_norm=True, centre=self.centre())
 
     def applied(self, parts: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
         """The same of the teacher's vectors, which come in parts."""
@@ -221,9 +218,7 @@ class MCR2(HeadMethod):
 
     def export(self, folder: Path) -> None:
         """Teacher, head, unit norm, what centres it; beside them the cluster head."""
-        layers = cast(list[Layer], list(self.head))
-        centre = self.compression.centre()
-        export_with_head(self.prepared.teacher, layers, folder, unit_norm=True, centre=centre)
+        export_with_head(self.prepared.teacher, self.compression.modules_after_teacher(), folder)
         tensors = {name: p.detach().cpu().contiguous() for name, p in self.compression.logits.named_parameters()}
-        after = 2 if centre is None else 4  # the modules that follow what the cluster head reads
+        after = 4 if self.params.centre else 2  # the modules that follow what the cluster head reads
         save_file({**tensors, "after": torch.tensor(after)}, folder / CLUSTER_HEAD)

@@ -147,7 +147,7 @@ class Method(Learner):
     @classmethod
     def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
         """Dimensions of the space that a student and its teacher share, and what the teacher's vectors get there by."""
-        return int(params["output_dim"]), ""
+        return teacher_width, ""
 
     def space(self) -> tuple[int, str]:
         """`space_of` this student."""

@@ -5,7 +5,7 @@ Axes: B batch, D student width, Dt teacher width.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -66,10 +66,6 @@ class MSE(Unlabelled):
     @classmethod
     def apart(cls, possible: Possible) -> str:
         return ""
-
-    @classmethod
-    def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
-        return teacher_width, ""
 
     def shared_space(self) -> SharedSpace:
         """The teacher's own vectors; where the student is narrower its queries go through the map to them."""

@@ -112,20 +112,24 @@ def elu_layer(width: int, residual: bool) -> Layer:
     return layer
 
 
-def export_with_head(
-    teacher: EncoderSpec, head: Iterable[Layer], folder: Path, *, unit_norm: bool, centre: Layer | None = None
-) -> None:
-    """Save teacher + head (+ unit norm, + `centre` and unit norm again) as one sentence-transformers folder.
+def modules_of(head: Iterable[Layer], *, unit_norm: bool, centre: Layer | None = None) -> list[nn.Module]:
+    """A head (+ unit norm, + `centre` and unit norm again) as sentence-transformers' modules."""
+    from sentence_transformers.base.modules.normalize import Normalize
+
+    modules = [*(layer.dense() for layer in head), *([Normalize()] if unit_norm else [])]
+    return modules if centre is None else [*modules, centre.dense(), Normalize()]
+
+
+def export_with_head(teacher: EncoderSpec, head: Iterable[nn.Module], folder: Path) -> None:
+    """Save the teacher and the modules after it as one sentence-transformers folder.
 
     It has the prompts that the teacher was read with; where nothing was said of them, the teacher's own. Of a teacher whose
     vectors are given the folder has the layers alone, which read `sentence_embedding`.
     """
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules.normalize import Normalize
 
     model = None if teacher.vectors is not None else teacher.load()
-    modules = [*(model or ()), *(layer.dense() for layer in head), *([Normalize()] if unit_norm else [])]
-    modules += [] if centre is None else [centre.dense(), Normalize()]
+    modules = [*(model or ()), *head]
     if model is None:
         SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
         return
@@ -179,4 +183,4 @@ class HeadMethod(Method):
 
     def export(self, folder: Path) -> None:
         head = cast(list[Layer], list(self.head))
-        export_with_head(self.prepared.teacher, head, folder, unit_norm=self.unit_norm)
+        export_with_head(self.prepared.teacher, modules_of(head, unit_norm=self.unit_norm), folder)

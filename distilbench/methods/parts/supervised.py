@@ -167,6 +167,11 @@ def labelled_needs(possible: Possible) -> Requirements:
     return Requirements(triplets="triplets" in kinds, negatives="retrieval" in kinds and negatives > 0)
 
 
+def drawn_away(possible: Possible) -> str:
+    """Why a student that is fine-tuned has no space in common with its teacher any more; "" where it is not."""
+    return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
+
+
 class FineTuned(Unlabelled):
     """Distillation, then a supervised phase on labelled examples where `ft_epochs` asks for it."""
 
