@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.commands.export_router import query_folder
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.reporting.loading import literal
@@ -175,7 +176,7 @@ def _query_encoder(model: SentenceTransformer) -> tuple[SentenceTransformer, str
         truncate_dim=model.truncate_dim,
         device="cpu",
     )
-    return own.eval(), f"query_0_{type(modules[0]).__name__}/"
+    return own.eval(), f"{query_folder(modules[0])}/"
 
 
 def _input(folder: Path, model: SentenceTransformer, file: str) -> OnnxInput:

@@ -42,7 +42,7 @@ def write_router(student: Path, space: SharedSpace, teacher: EncoderSpec, width:
         document_modules = [*documents, *_cut(documents), *space.after_teacher]
         modules = [Router.for_query_document(query_modules, document_modules)]
         prompts["document"], default = Prompts.of(teacher).document, "document"
-        place = f"query_0_{type(queries[0]).__name__}"
+        place = query_folder(queries[0])
     model = SentenceTransformer(
         modules=modules,
         prompts=prompts,
@@ -55,6 +55,11 @@ def write_router(student: Path, space: SharedSpace, teacher: EncoderSpec, width:
         name = "model.safetensors"
         shutil.copyfile(transformer_folder(student) / name, folder / place / name)
     replace(space, after_student=()).save(folder / DOCUMENTS)
+
+
+def query_folder(first: nn.Module) -> str:
+    """Where sentence-transformers saves the first module of the query route."""
+    return f"query_0_{type(first).__name__}"
 
 
 def _cut(model: SentenceTransformer) -> list[nn.Module]:

@@ -18,7 +18,7 @@ from distilbench.commands.run_folder import (
     run_config,
     run_name,
 )
-from distilbench.commands.text_budget import KEY, bound_limits, limits_within_budget
+from distilbench.commands.text_budget import KEY, limits_within_budget
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import triplets_file
 from distilbench.data.requirements import Requirements
@@ -88,9 +88,12 @@ def plan_method_runs(settings: SweepSettings, console: Console) -> tuple[list[Me
     swept = "+".join(names) if settings.methods else "all"
     name = run_name(settings.name, swept, corpus.name, settings.teacher_encoder.title)
     folders = [settings.runs / part for part in (name, *(f"{name}/{method}" for method in names))]
-    limits, quick = bound_limits(folders), _is_quick(settings, folders)
-    if limits is None:
+    begun = next(filter(None, map(bound_config, folders)), None)
+    if begun is None:
         limits = limits_within_budget(settings, corpus, console)
+        quick = settings.time_budget is not None and settings.time_budget < SHORT_S
+    else:  # another budget now must not change what the run reads, and which layers its students have
+        limits, quick = dict(begun.get(KEY, {})), bool(begun.get(QUICK))
     if limits := {option: most for option, most in limits.items() if option not in settings.model_fields_set}:
         settings = settings.model_copy(update=limits)
         spaces, corpus = _spaces_and_corpus(settings, names, several, console)
@@ -104,14 +107,6 @@ def plan_method_runs(settings: SweepSettings, console: Console) -> tuple[list[Me
             console.print(note, markup=False)
         runs.append(run)
     return runs, settings.runs / name
-
-
-def _is_quick(settings: SweepSettings, folders: Sequence[Path]) -> bool:
-    """Whether there was so little time when the run in one of these folders began, or now where there is none yet: another
-    budget later must not change which layers its students have."""
-    for config in filter(None, map(bound_config, folders)):
-        return bool(config.get(QUICK))
-    return settings.time_budget is not None and settings.time_budget < SHORT_S
 
 
 def _method_names(settings: SweepSettings) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -15,7 +14,6 @@ from distilbench.machine import torch_threads
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.progress.console import duration
 from distilbench.settings.sweep import SweepSettings
-from distilbench.storage.files import bound_config
 
 SHARE = 0.2
 """The part of the budget in which the teacher encodes."""
@@ -25,12 +23,6 @@ KEY = "text_within_budget"
 """In a run's config.json: the limits that its budget brought."""
 SAMPLE = 2_048
 """Sentences at most on which the teacher's rate is measured."""
-
-
-def bound_limits(folders: Sequence[Path]) -> dict[str, int] | None:
-    """The limits of text that a budget brought to the run in one of these folders; None: there is no run yet."""
-    configs = [config for folder in folders if (config := bound_config(folder))]
-    return dict(configs[0].get(KEY, {})) if configs else None
 
 
 def _searched(corpus: Corpus) -> list[tuple[int, int]]:
@@ -44,7 +36,7 @@ def _searched(corpus: Corpus) -> list[tuple[int, int]]:
 
 
 def _kept(sets: Sequence[tuple[int, int]], most: int) -> list[int]:
-    """The documents of each set within a limit: those that answer a query come on top of it."""
+    """At most so many documents of each set are read: a sample for each split, and what answers the queries of both."""
     return [min(count, most + answers) for count, answers in sets]
 
 

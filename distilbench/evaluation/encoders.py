@@ -95,6 +95,16 @@ def encoder_rows(
             yield _row(_Scored(vectors, corpus, judged, rows, vectors_ND, code), searches)
 
 
+def stored_vectors(vectors: Embed, width: int, code: Code | None) -> Embed:
+    """The first `width` numbers of vectors, decoded again where there is a code."""
+
+    def embed(rows: Rows) -> NDArray[np.float32]:
+        vectors_Nd = np.ascontiguousarray(vectors(rows)[:, :width])
+        return vectors_Nd if code is None else code.compared(vectors_Nd)[0]
+
+    return embed
+
+
 @dataclass(frozen=True)
 class _Scored:
     """What one row is scored on: the float32 vectors of `rows`, and the code that they are stored in (None: none)."""
@@ -105,12 +115,6 @@ class _Scored:
     rows: Rows
     vectors_ND: NDArray[np.float32]
     code: Code | None
-
-    def documents(self, rows: Rows) -> NDArray[np.float32]:
-        """The other encoder's vectors of `rows`, as the code stores them."""
-        assert self.vectors.take_documents is not None
-        vectors_ND = np.ascontiguousarray(self.vectors.take_documents(rows)[:, : self.vectors_ND.shape[1]])
-        return vectors_ND if self.code is None else self.code.compared(vectors_ND)[0]
 
     def checked(self, rows: Rows) -> NDArray[np.float32]:
         """The whole vectors of `rows`, none of them zero."""
@@ -132,8 +136,9 @@ def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequ
 def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
     corpus, code, width = scored.corpus, scored.code, scored.vectors_ND.shape[1]
     stored_ND, query_ND = (scored.vectors_ND,) * 2 if code is None else code.compared(scored.vectors_ND)
-    queries, across = from_rows(scored.rows, query_ND), scored.vectors.take_documents is not None
-    stored = scored.documents if across else from_rows(scored.rows, stored_ND)
+    queries, documents = from_rows(scored.rows, query_ND), scored.vectors.take_documents
+    across = documents is not None
+    stored = stored_vectors(documents, width, code) if documents else from_rows(scored.rows, stored_ND)
     similarities = [cosine(stored(s.left_P), stored(s.right_P)) for s in corpus.sts]
     parts = [_sts_part(corpus.sts, similarities), _retrieval_part(scored, searches)]
     measured = {split: sets.measure(stored, queries, across=across) for split, sets in scored.judged.items()}

@@ -24,8 +24,8 @@ from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import resampled_mean, score_of
 from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
-from distilbench.evaluation.near_overlap import widen
-from distilbench.evaluation.ranking import gains, qrels_of, ranking_metrics, without_own
+from distilbench.evaluation.near_overlap import overlap, widen
+from distilbench.evaluation.ranking import ranking_metrics, without_own
 from distilbench.evaluation.sts import Embed
 from distilbench.records import IndexCost, Metric, Score
 
@@ -212,8 +212,6 @@ def _cost(
     found_QR, search_s = timed(index.search, queries_QD, depth)
     found_QR = without_own(found_QR, task.own_Q, DEPTH)
     values = ranking_metrics(found_QR, task.relevant, task.grades)
-    first = tuple(exact_R[exact_R >= 0] for exact_R in exact_QR[:, :10])
-    overlap_QR = gains(found_QR[:, :10], qrels_of(first))
     nlist, nprobe = index.spec.lists or (None, None)
     cost = IndexCost(
         set=task.name,
@@ -231,7 +229,7 @@ def _cost(
         setting=index.setting,
         mrr10=100 * float(values["mrr@10"].mean()),
         recall100=100 * float(values["recall@100"].mean()),
-        overlap10_with_flat=100 * float(overlap_QR.sum()) / sum(map(len, first)),
+        overlap10_with_flat=overlap(found_QR, exact_QR),
     )
     return cost, values
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.codes import CODE_OF_BITS, code_of, family_of, stored_bytes
-from distilbench.data.corpus import Rows
 from distilbench.data.sampling import calibration_rows
+from distilbench.evaluation.encoders import stored_vectors
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.geometry import geometry
 from distilbench.evaluation.selection import total
@@ -70,19 +70,9 @@ def stored_parts(
     sample_Nd = None if kind == "float32" else sample(CODEBOOKS_ON if family_of(kind) else CODED_ON)
     codes = [None if sample_Nd is None else Code.calibrate(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
     return [
-        (_cut(stored, part.shape[1], code), part if code is None else code.compared(part)[1])
+        (stored_vectors(stored, part.shape[1], code), part if code is None else code.compared(part)[1])
         for code, part in zip(codes, parts, strict=True)
     ]
-
-
-def _cut(stored: Embed, width: int, code: Code | None) -> Embed:
-    """The first `width` numbers of stored vectors, decoded again where there is a code."""
-
-    def embed(rows: Rows) -> NDArray[np.float32]:
-        vectors_Nd = np.ascontiguousarray(stored(rows)[:, :width])
-        return vectors_Nd if code is None else code.compared(vectors_Nd)[0]
-
-    return embed
 
 
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
