@@ -72,6 +72,16 @@ class RetrievalSet:
         """The rows that it is scored on."""
         return self.queries, self.documents
 
+    def with_queries(self, chosen: Rows) -> RetrievalSet:
+        """The same with the queries at these positions alone, and all documents."""
+        return replace(
+            self,
+            queries=self.queries[chosen],
+            relevant=tuple(self.relevant[q] for q in chosen),
+            grades=None if self.grades is None else tuple(self.grades[q] for q in chosen),
+            own_Q=None if self.own_Q is None else self.own_Q[chosen],
+        )
+
 
 @dataclass(frozen=True)
 class PairSplit:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, Rows, Split
+from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, Rows
 from distilbench.errors import InputError
 from distilbench.selection import METRICS, Kind, Part, Selection
 
@@ -70,18 +70,12 @@ def with_retrieval_tests(corpus: Corpus) -> Corpus:
         if s.split == "test" or s.name in tested or len(s.queries) < 2:
             sets.append(s)
             continue
-        sets += [_every_other(s, "dev", 0), _every_other(s, "test", 1)]
+        every = np.arange(len(s.queries))
+        sets += [replace(s.with_queries(every[::2]), split="dev"), replace(s.with_queries(every[1::2]), split="test")]
         lines.append(
             f"{s.name} retrieval has no test queries: {len(s.queries) // 2:,} of its dev queries are kept for that"
         )
     return replace(corpus, retrieval=tuple(sets), found=(*corpus.found, *lines))
-
-
-def _every_other(s: RetrievalSet, split: Split, first: int) -> RetrievalSet:
-    grades = None if s.grades is None else s.grades[first::2]
-    own_Q = None if s.own_Q is None else s.own_Q[first::2]
-    queries, relevant = s.queries[first::2], s.relevant[first::2]
-    return replace(s, split=split, queries=queries, relevant=relevant, grades=grades, own_Q=own_Q)
 
 
 def with_held_out(corpus: Corpus) -> Corpus:

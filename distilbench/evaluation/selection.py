@@ -67,6 +67,11 @@ class HeldOutSet:
     cosine_P: NDArray[np.float64]
 
     @property
+    def name(self) -> str:
+        """What it is called."""
+        return OWN_TEXT
+
+    @property
     def columns(self) -> tuple[Rows, ...]:
         """The rows that it is measured on."""
         return (self.rows,)
@@ -84,11 +89,12 @@ JudgedSet = StsSet | RetrievalSet | HeldOutSet
 def figures(judged: JudgedSet, stored: Embed, as_query: Embed, metric: str, *, across: bool = False) -> list[Measured]:
     """What a set says of an encoder: two figures of held-out sentences, else one.
 
-    `across`: what is stored is another encoder's, and only `as_query` is this one's.
+    `across`: what is stored is another encoder's, and only `as_query` is this one's, which embeds both sides of a pair.
     """
     match judged:
         case StsSet():
-            similarity_P = cosine(stored(judged.left_P), stored(judged.right_P))
+            embed = as_query if across else stored
+            similarity_P = cosine(embed(judged.left_P), embed(judged.right_P))
             return [rank_correlation(f"sts/{judged.name} {judged.split}", similarity_P, judged.score_P)]
         case RetrievalSet():
             depth = DEPTH + (judged.own_Q is not None)
@@ -149,16 +155,19 @@ class SelectionSets:
     sets: Mapping[Kind, tuple[JudgedSet, ...]]
 
     @property
+    def every(self) -> list[JudgedSet]:
+        """All sets."""
+        return [judged for of_kind in self.sets.values() for judged in of_kind]
+
+    @property
     def rows(self) -> Rows:
         """The distinct rows of all sets, rising."""
-        every = [judged for of_kind in self.sets.values() for judged in of_kind]
-        return np.unique(np.concatenate([column for judged in every for column in judged.columns]))
+        return np.unique(np.concatenate([column for judged in self.every for column in judged.columns]))
 
     @property
     def asked_rows(self) -> Rows:
         """The distinct rows of queries, rising; of sets without queries none."""
-        every = [judged for of_kind in self.sets.values() for judged in of_kind]
-        queries = [judged.queries for judged in every if not isinstance(judged, StsSet)]
+        queries = [judged.queries for judged in self.every if not isinstance(judged, StsSet)]
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *queries]))
 
     def measure(self, stored: Embed, as_query: Embed | None = None, *, across: bool = False) -> list[Measured]:

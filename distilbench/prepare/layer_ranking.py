@@ -1,7 +1,8 @@
 """Which layers of an encoder make the best start of a student: every choice of that many, ranked before any training.
 
-The pooled states of each choice are regressed on the teacher's embeddings (ridge, closed form), and the Spearman of the
-regressed vectors on the dev sets ranks. Without a labelled dev set the residual on held-out sentences does.
+The pooled states of each choice are regressed on the teacher's embeddings (ridge, closed form), and the regressed vectors
+are judged by what students are selected by: on pairs of sentences, or as queries for the teacher's documents, which need no
+encoding.
 Axes: N sentences, D width of the student, E of the teacher.
 """
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from scipy.linalg import cho_factor, cho_solve
 
-from distilbench.data.corpus import Rows, StsSet
+from distilbench.data.corpus import HeldOut, RetrievalSet, Rows, StsSet
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, default_device, padded, token_budget_batches
 from distilbench.encoders.student import (
     StudentSpec,
@@ -31,8 +32,10 @@ from distilbench.encoders.student import (
     student_source,
     with_encoder,
 )
-from distilbench.evaluation.sts import cosine, spearman
+from distilbench.evaluation.selection import HeldOutSet, JudgedSet, SelectionSets, total
+from distilbench.evaluation.sts import Embed
 from distilbench.prepare.pool import progress
+from distilbench.prepare.selection_sets import held_out_set
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.storage.arrays import ShardedArray, array_sha256
 from distilbench.storage.files import write_json
@@ -48,43 +51,30 @@ SENTENCES = 3000
 ENOUGH_SENTENCES = 1000
 TOKENS = 120_000
 """The most tokens that are read of more than `ENOUGH_SENTENCES` sentences: long documents take as long as short ones."""
-PAIRS = 1500
-"""Dev pairs at most, of all sets together."""
+ITEMS = 1500
+"""Dev pairs and queries at most, of all sets together."""
 EXHAUSTIVE = 80
 """Choices up to which all are tried (2 of 12 layers are 66); of more, layers are added one by one."""
-FIRST_SENTENCES, FIRST_PAIRS = 500, 300
+FIRST_SENTENCES, FIRST_ITEMS = 500, 300
 """The sentences of the first round. On STS-B dev the best two layers of all-MiniLM-L6-v2 came out first there in 8 of 9
 draws, and second in the other."""
 FINALISTS = 6
 """Choices that the second round compares on everything."""
 RIDGE = 1e-3
 """The ridge, as a share of the mean variance of a state's numbers."""
-HELD_OUT = 5
-"""One sentence in so many is held out, where the residual ranks."""
-STEP_VERSION = 1
+STEP_VERSION = 2
 FILE = "layer-ranking.json"
 KEPT = "layer-rankings.json"
 """In the prepared folder of a run: the rankings of all of its students, as a list."""
 
 
 class RankedChoice(BaseModel):
-    """Some layers, and how good a start they are: Spearman x 100 on the dev sets, of the states as they are and regressed.
-
-    `residual` is the part of the variance of the teacher's held-out embeddings that the regression leaves; without a labelled
-    dev set it takes the place of the two others.
-    """
+    """Some layers, and how good a start they are: the measure x 100 of their regressed states on the dev sets."""
 
     model_config = ConfigDict(frozen=True)
 
     layers: tuple[int, ...]
-    dev: float | None = None
-    regressed: float | None = None
-    residual: float | None = None
-
-    @property
-    def score(self) -> float:
-        """What ranks: the higher the better."""
-        return self.regressed if self.regressed is not None else -(self.residual or 0.0)
+    regressed: float
 
 
 class LayerRanking(BaseModel):
@@ -103,16 +93,13 @@ class LayerRanking(BaseModel):
     search: Literal["every choice", "greedy"]
     sentences: int
     dev: tuple[str, ...]
-    """The dev sets whose Spearman ranks; none where the residual does."""
+    """The dev sets that rank."""
+    measure: str = "Spearman"
+    """What the dev sets measure, as it is called on a page."""
     tried: int
     first_sentences: int = 0
     seconds: float
     choices: tuple[RankedChoice, ...] = Field(min_length=1)
-
-    @property
-    def by(self) -> Literal["dev", "residual"]:
-        """What ranks the choices."""
-        return "dev" if self.dev else "residual"
 
     @property
     def chosen(self) -> tuple[int, ...]:
@@ -124,21 +111,11 @@ class LayerRanking(BaseModel):
         """How it was done, in one sentence."""
         tried = f"all {self.tried} choices" if self.search == "every choice" else "the best layer, then the best to add"
         again = f", the best {len(self.choices)} again on {self.sentences:,}" if self.first_sentences else ""
-        by = f"dev Spearman ({', '.join(self.dev)}) after" if self.dev else "what is left on held-out sentences by"
         read = f"{self.first_sentences or self.sentences:,} sentences{again}"
         return (
-            f"{self.depth} of the {self.count} layers of {self.encoder}: {tried} on {read}; ranked by {by} a regression on "
-            f"the teacher's embeddings; {self.seconds:.0f} s"
+            f"{self.depth} of the {self.count} layers of {self.encoder}: {tried} on {read}; ranked by dev {self.measure} "
+            f"({', '.join(self.dev)}) after a regression on the teacher's embeddings; {self.seconds:.0f} s"
         )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Headings of a table of it."""
-        return ("layers", "dev", "dev after regression") if self.by == "dev" else ("layers", "residual")
-
-    def values(self, choice: RankedChoice) -> list[float]:
-        """The numbers of a choice below these headings."""
-        return [v for v in (choice.dev, choice.regressed, choice.residual) if v is not None]
 
 
 def named_layers(layers: Sequence[int]) -> str:
@@ -180,7 +157,8 @@ class LayerRanker:
     tokens: Path
     """The artifact of the student's tokens."""
     train: Rows
-    dev: Sequence[StsSet]
+    judged: SelectionSets
+    """What students are selected by."""
     quick: bool = False
     """Whether there is no time for the second round."""
 
@@ -188,16 +166,14 @@ class LayerRanker:
         """The folder with the ranking, made if not there."""
         ids = load_tokens(self.tokens)
         depth, count = student_layers(self.student, self.teacher), count_layers(self.student, self.teacher)
-        sampled, sets = sample_sentences(self.train, ids), sample_pairs(self.dev, PAIRS)
+        sampled, judged = sample_sentences(self.train, ids), sample_items(self.judged, ITEMS, self.vectors.take)
         parts = {
             "encoder": student_source(self.student, self.teacher).identity(),
             "pooling": self.pooling,
             "vectors": self.vectors.folder.name,
             "tokens": self.tokens.name,
             "train": array_sha256(sampled),
-            "dev": [
-                [f"{s.name} dev", *(array_sha256(part) for part in (s.left_P, s.right_P, s.score_P))] for s in sets
-            ],
+            "dev": [str(judged.selection), *map(_digests, judged.every)],
             "depth": depth,
             **({"quick": True} if self.quick else {}),
             "step_version": STEP_VERSION,
@@ -209,14 +185,15 @@ class LayerRanker:
             all_layers = str(replace(StudentSpec.parse(self.student), rule=f"layers:{named_layers(range(count))}"))
             model, began = load_student(all_layers, self.teacher, default_device(), self.pooling), time.perf_counter()
             layers = LayerList(model[0].model, f"--student {self.student}")
-            source = Source(model, layers, ids, sampled, self.vectors.take(sampled), tuple(sets))
+            source = Source(model, layers, ids, sampled, self.vectors.take, judged)
             ranking = LayerRanking(
                 student=with_encoder(self.student, lambda name: EncoderSpec(name).title),
                 encoder=student_source(self.student, self.teacher).title,
                 count=count,
                 depth=depth,
                 sentences=min(FIRST_SENTENCES, len(sampled)) if self.quick else len(sampled),
-                dev=tuple(f"{s.name} dev" for s in sets),
+                dev=tuple(f"{s.name} dev" for s in judged.every),
+                measure=judged.selection.title,
                 **search_layers(source, depth, quick=self.quick),
                 seconds=round(time.perf_counter() - began, 1),
             )
@@ -232,14 +209,38 @@ def sample_sentences(train: Rows, tokens: Tokens) -> Rows:
     return np.sort(drawn[: max(within, ENOUGH_SENTENCES)])
 
 
-def sample_pairs(dev: Sequence[StsSet], pairs: int) -> list[StsSet]:
-    """A fixed sample of about `pairs` pairs, as many of each dev set."""
-    samples = []
-    for s in dev:
-        chosen = np.sort(np.random.default_rng(0).permutation(len(s.score_P))[: max(2, pairs // len(dev))])
-        columns = {name: getattr(s, name)[chosen] for name in ("left_P", "right_P", "score_P")}
-        samples.append(replace(s, **columns))
-    return samples
+def _digests(judged: JudgedSet) -> list[str]:
+    labels: list[NDArray[Any]]
+    match judged:
+        case StsSet():
+            labels = [judged.score_P]
+        case RetrievalSet():
+            labels = [np.concatenate(answers) for answers in (judged.relevant, judged.grades) if answers]
+        case HeldOutSet():
+            labels = [judged.near_NK]
+    return [judged.name, *map(array_sha256, (*judged.columns, *labels))]
+
+
+def sample_items(judged: SelectionSets, items: int, teacher: Embed) -> SelectionSets:
+    """A fixed sample of about `items` pairs, queries and held-out sentences, as many of each set; a query keeps all
+    documents."""
+    each = max(2, items // len(judged.every))
+
+    def some(column: NDArray[Any]) -> NDArray[Any]:
+        return column[np.sort(np.random.default_rng(0).permutation(len(column))[:each])]
+
+    def sample(whole: JudgedSet) -> JudgedSet:
+        match whole:
+            case StsSet():
+                return replace(
+                    whole, left_P=some(whole.left_P), right_P=some(whole.right_P), score_P=some(whole.score_P)
+                )
+            case RetrievalSet():
+                return whole.with_queries(some(np.arange(len(whole.queries))))
+            case HeldOutSet():
+                return held_out_set(HeldOut("dev", some(whole.rows)), teacher)
+
+    return replace(judged, sets={kind: tuple(map(sample, sets)) for kind, sets in judged.sets.items()})
 
 
 @dataclass(frozen=True)
@@ -251,26 +252,25 @@ class Source:
     """The model's own."""
     tokens: Tokens
     train: Rows
-    target_NE: NDArray[np.float32]
-    dev: tuple[StsSet, ...]
+    teacher: Embed
+    judged: SelectionSets
 
     def small(self) -> Source:
         """A fixed part of it, for the first round."""
         chosen = np.unique(np.linspace(0, len(self.train) - 1, FIRST_SENTENCES).astype(np.int64))
-        dev = tuple(sample_pairs(self.dev, FIRST_PAIRS))
-        return replace(self, train=self.train[chosen], target_NE=self.target_NE[chosen], dev=dev)
+        return replace(self, train=self.train[chosen], judged=sample_items(self.judged, FIRST_ITEMS, self.teacher))
 
     def judge(self, choices: Sequence[tuple[int, ...]], label: str) -> list[RankedChoice]:
         """The choices, the best first; a progress bar has this `label`."""
-        sides = [side for s in self.dev for side in (s.left_P, s.right_P)]
-        dev_rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sides]))
+        read = [column for s in self.judged.every for column in (s.columns if isinstance(s, StsSet) else (s.queries,))]
+        dev_rows = np.unique(np.concatenate(read))
         rows, judged = np.concatenate([self.train, dev_rows]), []
         with progress(label, len(choices) * len(rows), "sentences") as advance:
             for choice in choices:
                 self.layers.keep(choice)
                 judged.append(self._scored(choice, self._states(rows), dev_rows))
                 advance(len(rows))
-        return sorted(judged, key=lambda choice: (-choice.score, choice.layers))
+        return sorted(judged, key=lambda choice: (-choice.regressed, choice.layers))
 
     def _states(self, rows: Rows) -> NDArray[np.float32]:
         import torch
@@ -291,24 +291,16 @@ class Source:
 
     def _scored(self, choice: tuple[int, ...], states_ND: NDArray[np.float32], dev_rows: Rows) -> RankedChoice:
         train_ND, dev_ND = states_ND[: len(self.train)], states_ND[len(self.train) :]
-        if not self.dev:
-            held_out = np.arange(len(train_ND)) % HELD_OUT == HELD_OUT - 1
-            regress = ridge(train_ND[~held_out], self.target_NE[~held_out])
-            residual = ((self.target_NE[held_out] - regress(train_ND[held_out])) ** 2).sum()
-            total = ((self.target_NE[held_out] - self.target_NE[~held_out].mean(axis=0)) ** 2).sum()
-            return RankedChoice(layers=choice, residual=float(residual / max(total, 1e-12)))
-        regressed_NE = ridge(train_ND, self.target_NE)(dev_ND)
-        return RankedChoice(
-            layers=choice, dev=self._spearman(dev_ND, dev_rows), regressed=self._spearman(regressed_NE, dev_rows)
-        )
+        regressed_NE = ridge(train_ND, self.teacher(self.train))(dev_ND)
 
-    def _spearman(self, vectors: NDArray[np.float32], dev_rows: Rows) -> float:
-        correlations = []
-        for s in self.dev:
-            left, right = (vectors[np.searchsorted(dev_rows, side)] for side in (s.left_P, s.right_P))
-            correlations.append(spearman(cosine(left, right), s.score_P))
-        # Of one pair, or of gold scores that are all the same, there is none.
-        return float(np.mean(np.nan_to_num(correlations)))
+        def student(rows: Rows) -> NDArray[np.float32]:
+            return regressed_NE[np.searchsorted(dev_rows, rows)]
+
+        measured = self.judged.measure(self.teacher, student, across=True)
+        # Of one pair, or of gold scores that are all the same, there is no correlation.
+        return RankedChoice(
+            layers=choice, regressed=total([m._replace(value=float(np.nan_to_num(m.value))) for m in measured])
+        )
 
 
 def ridge(

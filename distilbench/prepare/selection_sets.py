@@ -8,6 +8,7 @@ and its cosines of pairs, half of them of neighbours (near) and half of any two 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,23 +55,21 @@ def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> Iterable[JudgedSet]:
 
 def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, documents: int = DOCUMENTS) -> RetrievalSet:
     """A part of a retrieval set: a sample of its queries, the documents that answer them, and those that are hardest."""
-    chosen = np.arange(len(task.queries))
-    if len(chosen) > queries:
-        chosen = np.sort(np.random.default_rng(0).choice(len(chosen), queries, replace=False))
-    relevant = [task.relevant[q] for q in chosen]
-    needed, kept = np.unique(np.concatenate(relevant)), np.arange(len(task.documents))
-    if len(kept) > max(documents, len(needed)):
-        ranked, _ = nearest_documents(teacher, task.queries[chosen], task.documents, 100)
-        # The first of every query, then the second of every one, and so on.
-        answers = set(needed.tolist())
-        others = [d for d in dict.fromkeys(ranked.T.ravel().tolist()) if d not in answers]
-        kept = np.sort(np.concatenate([needed, np.array(others[: max(0, documents - len(needed))], dtype=np.int64)]))
-    grades = None if task.grades is None else tuple(task.grades[q] for q in chosen)
-    positions = tuple(np.searchsorted(kept, found) for found in relevant)
-    own_Q = None
-    if task.own_Q is not None:
-        own_Q = np.where(np.isin(task.own_Q[chosen], kept), np.searchsorted(kept, task.own_Q[chosen]), -1)
-    return RetrievalSet(task.name, task.split, task.queries[chosen], task.documents[kept], positions, grades, own_Q)
+    if len(task.queries) > queries:
+        task = task.with_queries(np.sort(np.random.default_rng(0).choice(len(task.queries), queries, replace=False)))
+    needed = np.unique(np.concatenate(task.relevant))
+    if len(task.documents) <= max(documents, len(needed)):
+        return task
+    ranked, _ = nearest_documents(teacher, task.queries, task.documents, 100)
+    # The first of every query, then the second of every one, and so on.
+    answers = set(needed.tolist())
+    others = [d for d in dict.fromkeys(ranked.T.ravel().tolist()) if d not in answers]
+    kept = np.sort(np.concatenate([needed, np.array(others[: max(0, documents - len(needed))], dtype=np.int64)]))
+    own_Q = task.own_Q
+    if own_Q is not None:
+        own_Q = np.where(np.isin(own_Q, kept), np.searchsorted(kept, own_Q), -1)
+    relevant = tuple(np.searchsorted(kept, found) for found in task.relevant)
+    return replace(task, documents=task.documents[kept], relevant=relevant, own_Q=own_Q)
 
 
 def held_out_set(held: HeldOut, teacher: Embed) -> HeldOutSet:

@@ -13,6 +13,7 @@ from distilbench.data.requirements import Requirements
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import StudentSpec, aliases, resolved_student, student_pooling, student_source
 from distilbench.errors import InputError
+from distilbench.evaluation.selection import of_sts
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.cross_encoder import FineTuning, cross_encoder_scores, logits_artifact, pair_texts
@@ -86,9 +87,7 @@ def _with_students(
 ) -> Artifacts:
     named, shown = dict[str, StudentArtifacts](), set[Path]()
     for name in dict.fromkeys(students):
-        inputs = prepare_student(
-            settings, name or settings.student, prepared.corpus, prepared.vectors, settings.artifacts, quick=quick
-        )
+        inputs = prepare_student(settings, name or settings.student, prepared, quick=quick)
         path = inputs.ranking
         if path is not None and path not in shown and (ranking := read_ranking(path)):
             console.print(
@@ -105,21 +104,20 @@ def _with_students(
 def prepare_student(
     settings: PreparationSettings,
     student: str,
-    corpus: Corpus,
-    vectors: ShardedArray,
-    store: ArtifactStore,
+    prepared: Artifacts,
     *,
     quick: bool = False,
 ) -> StudentArtifacts:
     """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""
+    corpus, store = prepared.corpus, settings.artifacts
     teacher, reads, spec = settings.teacher_encoder, settings.student_reading(student), StudentSpec.parse(student)
     pooling, source, folder, chosen = student_pooling(student, teacher), student_source(student, teacher), None, None
     static = static_start_artifact(source, store) if spec.is_static else None
     tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
     if spec.ranked:
         start = aliases(student)[-1]  # with all tokens
-        dev = dev_sets(corpus)
-        ranker = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev, quick=quick)
+        judged = prepared.judged or of_sts(dev_sets(corpus))
+        ranker = LayerRanker(start, teacher, pooling, prepared.vectors, tokens, corpus.train, judged, quick=quick)
         folder = ranker.artifact(store)
         ranking = read_ranking(folder)
         assert ranking is not None

@@ -23,7 +23,7 @@ from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
 from distilbench.encoders.student import StudentSpec, describe_student
 from distilbench.errors import InputError
 from distilbench.prepare.layer_ranking import FILE
-from distilbench.prepare.prepared import Prepared
+from distilbench.prepare.prepared import Artifacts, Prepared, StudentArtifacts
 from distilbench.prepare.pruned_students import pruned_encoder, training_rows
 from distilbench.prepare.stage import prepare_student
 from distilbench.prepare.static_start import load_static_start
@@ -54,7 +54,8 @@ def student(prepared: Prepared, corpus: Corpus, room: ArtifactStore) -> Callable
 
     def made(name: str) -> Prepared:
         settings = RunSettings(store=room.root, teacher=prepared.teacher.name)
-        inputs = prepare_student(settings, name, corpus, prepared.vectors, room)
+        artifacts = Artifacts(corpus, prepared.teacher, prepared.vectors, Path(), StudentArtifacts(name))
+        inputs = prepare_student(settings, name, artifacts)
         return replace(
             prepared,
             student=inputs.student,

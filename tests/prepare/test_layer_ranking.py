@@ -16,17 +16,20 @@ from rich.console import Console
 from samples import make_encoder
 
 from distilbench.commands.run_folder import run_config
-from distilbench.data.corpus import Corpus
+from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, StsSet
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student, student_source
+from distilbench.evaluation.selection import SelectionSets, nearest
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare import layer_ranking, stage
 from distilbench.prepare.layer_ranking import FILE, LayerRanker, LayerRanking, read_ranking, read_rankings, ridge
 from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.selection_sets import held_out_set
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.prepare.tokens import tokens_artifact
+from distilbench.selection import METRICS, Kind, Part, Selection
 from distilbench.settings.run import RunSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.store import ArtifactStore
@@ -40,10 +43,11 @@ def corpus(data_folder: Path) -> Corpus:
 class Planted:
     """An encoder, and a teacher whose vectors are a linear map of the pooled states of some of its layers.
 
-    A dev set's gold scores are the cosines of the teacher's vectors.
+    Students are selected by pairs whose gold scores are the cosines of the teacher's vectors, by queries for which its
+    nearest document is the answer, or by the neighbours of held-out sentences.
     """
 
-    def __init__(self, root: Path, corpus: Corpus, encoder: Path, layers: str, width: int, *, labelled: bool) -> None:
+    def __init__(self, root: Path, corpus: Corpus, encoder: Path, layers: str, width: int, kind: Kind = "sts") -> None:
         self.teacher, self.store, self.corpus = EncoderSpec(str(encoder)), ArtifactStore(root / "store"), corpus
         states = encode(load_student(layers, self.teacher, "cpu"), list(corpus.sentences))
         self.targets = states @ np.random.default_rng(3).normal(size=(states.shape[1], width)).astype(np.float32) + 1
@@ -52,14 +56,19 @@ class Planted:
         self.vectors = ShardedArray(folder, len(self.targets), width, len(self.targets))
         dev = [s for s in corpus.sts if s.split == "dev"]
         gold = [cosine(self.targets[s.left_P], self.targets[s.right_P]) for s in dev]
-        sets = [replace(s, score_P=score) for s, score in zip(dev, gold, strict=True)]
-        self.dev = sets if labelled else []
+        pairs = [replace(s, score_P=score) for s, score in zip(dev, gold, strict=True)]
+        asked, stored = corpus.train[:60], corpus.train[60:]
+        answers = nearest(self.targets[asked], self.targets[stored], 1)
+        search = RetrievalSet("planted", "dev", asked, stored, tuple(answers))
+        held = held_out_set(HeldOut("dev", corpus.train), self.vectors.take)
+        sets = {"sts": tuple(pairs), "retrieval": (search,), "fidelity": (held,)}
+        self.judged = SelectionSets(Selection((Part(kind, METRICS[kind]),)), {kind: sets[kind]})
 
     def artifact(self, student: str, pooling: str = "mean", quick: bool = False) -> Path:
         source = student_source(student, self.teacher)
         tokens = tokens_artifact(self.corpus.text, source, self.store)
         train = self.corpus.train
-        given = (student, self.teacher, pooling, self.vectors, tokens, train, self.dev)
+        given = (student, self.teacher, pooling, self.vectors, tokens, train, self.judged)
         return LayerRanker(*given, quick=quick).artifact(self.store)
 
     def rank(self, student: str, *, quick: bool = False) -> LayerRanking:
@@ -68,46 +77,45 @@ class Planted:
         return found
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "dev", "measure"),
+    [
+        ("sts", "STSB dev", "STS average"),
+        ("retrieval", "planted dev", "nDCG@10"),
+        ("fidelity", "own text dev", "Fidelity"),
+    ],
+)
 @pytest.mark.parametrize("planted", ["layers:0,2", "layers:1,3"])
 def test_the_layers_that_the_teacher_was_made_of_win(
-    corpus: Corpus, encoder_folder: Path, tmp_path: Path, planted: str, labelled: bool
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, planted: str, kind: Kind, dev: str, measure: str
 ) -> None:
-    made = Planted(tmp_path, corpus, encoder_folder, planted, 48, labelled=labelled)
+    made = Planted(tmp_path, corpus, encoder_folder, planted, 48, kind)
     found = made.rank("auto:2")
     assert f"layers:{','.join(map(str, found.chosen))}" == planted
     assert (found.count, found.depth, found.search, found.tried, found.first_sentences) == (4, 2, "every choice", 6, 0)
     assert sorted(c.layers for c in found.choices) == list(combinations(range(4), 2))
+    assert (found.dev, found.measure) == ((dev,), measure)
     best, second = found.choices[:2]
-    if labelled:
-        assert found.by == "dev" and found.dev == ("STSB dev",)
-        assert best.regressed is not None and second.regressed is not None and best.residual is None
-        assert best.regressed > 99.5 > second.regressed
-    else:
-        assert found.by == "residual" and found.dev == () and best.dev is None
-        assert best.residual is not None and second.residual is not None
-        assert best.residual < 0.01 < second.residual
+    assert best.regressed > 98 > second.regressed
 
 
 def test_the_scores_are_those_of_the_students(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
-    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48, labelled=True)
-    [dev] = made.dev
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48)
+    [dev] = made.judged.every
+    assert isinstance(dev, StsSet)
     for choice in made.rank("auto:2").choices:
         student = load_student(f"layers:{','.join(map(str, choice.layers))}", made.teacher, "cpu")
         states = encode(student, list(corpus.sentences))
-        assert choice.dev == pytest.approx(
-            spearman(cosine(states[dev.left_P], states[dev.right_P]), dev.score_P), abs=0.05
-        )
         regressed = ridge(states[corpus.train], made.targets[corpus.train])(states)
         again = spearman(cosine(regressed[dev.left_P], regressed[dev.right_P]), dev.score_P)
         assert choice.regressed == pytest.approx(again, abs=0.05)
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("kind", ["sts", "retrieval", "fidelity"])
 def test_too_many_choices_are_searched_greedily_and_in_two_rounds(
-    corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
-    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,1,3", 48, labelled=labelled)
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,1,3", 48, kind)
     monkeypatch.setattr(layer_ranking, "EXHAUSTIVE", 3)
     monkeypatch.setattr(layer_ranking, "FINALISTS", 1)
     found = made.rank("auto:3")
@@ -119,7 +127,7 @@ def test_too_many_choices_are_searched_greedily_and_in_two_rounds(
 def test_many_choices_are_read_twice(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Planted(tmp_path, corpus, encoder_folder, "layers:1,2", 48, labelled=True)
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:1,2", 48)
     monkeypatch.setattr(layer_ranking, "FINALISTS", 2)
     monkeypatch.setattr(layer_ranking, "FIRST_SENTENCES", 60)
     found = made.rank("auto:2")
@@ -132,14 +140,14 @@ def test_many_choices_are_read_twice(
 def test_a_quick_ranking_tells_how_few_sentences_there_were(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path
 ) -> None:
-    made = Planted(tmp_path, corpus, encoder_folder, "layers:1", 48, labelled=False)
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:1", 48, "fidelity")
     assert len(corpus.train) < layer_ranking.FIRST_SENTENCES
     assert made.rank("auto:1", quick=True).sentences == len(corpus.train)
 
 
 def test_layers_of_a_narrower_encoder_for_a_wider_teacher(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
     other = make_encoder(tmp_path / "other", width=16, layers=3, seed=7)
-    made = Planted(tmp_path, corpus, other, "layers:0,2", 40, labelled=True)
+    made = Planted(tmp_path, corpus, other, "layers:0,2", 40)
     made.teacher = EncoderSpec(str(encoder_folder))  # the other one's states made the targets: 40 numbers of 16
     found = made.rank(f"auto:2@{other}")
     assert (found.chosen, found.count, found.encoder, found.student) == ((0, 2), 3, "other", "auto:2@other")
@@ -148,13 +156,15 @@ def test_layers_of_a_narrower_encoder_for_a_wider_teacher(corpus: Corpus, encode
 def test_it_is_made_once_and_again_for_anything_else(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48, labelled=True)
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48)
     first = made.artifact("auto:2")
     monkeypatch.setattr(layer_ranking, "search_layers", lambda *_: pytest.fail("it was made before"))
     assert made.artifact("auto:2") == made.artifact("auto") == first  # half of four is two
     monkeypatch.undo()
     others = {made.artifact("auto:1"), made.artifact("auto:2", "cls")}
-    made.dev = [replace(made.dev[0], score_P=made.dev[0].score_P[::-1].copy())]
+    [dev] = made.judged.every
+    assert isinstance(dev, StsSet)
+    made.judged = replace(made.judged, sets={"sts": (replace(dev, score_P=dev.score_P[::-1].copy()),)})
     others.add(made.artifact("auto:2"))
     made.corpus = replace(corpus, train=corpus.train[:-3])
     others.add(made.artifact("auto:2"))
@@ -162,7 +172,7 @@ def test_it_is_made_once_and_again_for_anything_else(
 
 
 def test_long_sentences_are_fewer(corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch) -> None:
-    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48, labelled=True)
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48)
     monkeypatch.setattr(layer_ranking, "TOKENS", 300)
     monkeypatch.setattr(layer_ranking, "ENOUGH_SENTENCES", 10)
     found = made.rank("auto:2")

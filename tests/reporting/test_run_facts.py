@@ -105,10 +105,10 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
         "tried": 6,
         "seconds": 2.5,
     }
-    by_dev = [{"layers": [0, 3], "dev": 70.25, "regressed": 81.5}, {"layers": [1, 3], "dev": 71.0, "regressed": 80.0}]
-    by_residual = [{"layers": [0, 2], "residual": 0.125}]
-    other = {"search": "greedy", "by": "residual", "dev": [], "pairs": 0, "choices": by_residual}
-    ranked = {"search": "every choice", "by": "dev", "dev": ["STSB"], "pairs": 40, "choices": by_dev}
+    of_pairs = [{"layers": [0, 3], "regressed": 81.5}, {"layers": [1, 3], "regressed": 80.0}]
+    of_queries = [{"layers": [0, 2], "regressed": 40.125}]
+    ranked = {"search": "every choice", "dev": ["STSB dev"], "choices": of_pairs}
+    other = {"search": "greedy", "dev": ["squad dev"], "measure": "nDCG@10", "choices": of_queries}
     for folder, of in zip(folders, (ranked, other), strict=True):
         write_json(folder / "prepared" / "layer-rankings.json", [shared | of])
     board = leaderboard(records)
@@ -120,12 +120,10 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
 
     page = page_of(a)
     assert "2 of the 4 layers of &lt;b&gt;tiny: all 6 choices on 900 sentences" in page and "Taken: 0,3." in page
-    assert re.search(
-        r'0,3 <span class="badge complete">taken</span></th>\s*<td data-v="70.25">70.25</td>\s*<td data-v="81.5">', page
-    )
-    assert "Dev after regression" in page and page.count("taken</span>") == 1
+    assert re.search(r'0,3 <span class="badge complete">taken</span></th>\s*<td data-v="81.5">81.50</td>', page)
+    assert "Dev Spearman after regression" in page and page.count("taken</span>") == 1
     page = page_of(b)
-    assert '<td data-v="0.125">0.1250</td>' in page and "the best layer, then the best to add" in page
+    assert "ranked by dev nDCG@10 (squad dev)" in page and "the best layer, then the best to add" in page
     (folders[0] / "prepared" / "layer-rankings.json").write_text("half")
     a = run_facts(records, board, folders)[0]
     assert a.described.rankings == () and "Layers of the students" not in page_of(a)
