@@ -20,7 +20,7 @@ from torch.nn import functional
 from distilbench.data.corpus import Corpus
 from distilbench.methods.method import Possible
 from distilbench.methods.parts import heads
-from distilbench.methods.parts.coding_rate import mcr2_loss
+from distilbench.methods.parts.coding_rate import can_replay, mcr2_loss
 from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, modules_of, moved, pca_head
 from distilbench.methods.parts.losses import coded
 from distilbench.methods.parts.nested import widths_of
@@ -100,10 +100,14 @@ class CompressionHead(nn.Module):
     def phase(self) -> Phase:
         """One, over the similar pairs (or the sentences, when pairs are noisy copies)."""
         p = self.params
-        return Phase("compress", len(self.sides[0]), p.steps, p.batch_size, p.lr, self.loss, trained=[self])
+        alike = all(can_replay(p.clusters, p.batch_size, width) for width in self.widths)
+        shape = (lambda _: 0) if alike else None
+        return Phase(
+            "compress", len(self.sides[0]), p.steps, p.batch_size, p.lr, self.loss, trained=[self], shape=shape
+        )
 
-    def _views(self, index_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        chosen = torch.from_numpy(index_B).to(self.device)
+    def _views(self, index_B: NDArray[np.int64] | Tensor) -> tuple[Tensor, Tensor]:
+        chosen = index_B if isinstance(index_B, Tensor) else torch.from_numpy(index_B).to(self.device)
         if self.params.pairs == "duplicates":
             return self.sides[0][chosen], self.sides[1][chosen]
         x_BD = self.sides[0][chosen]
@@ -156,7 +160,7 @@ class CompressionHead(nn.Module):
                 out.append(z_Bd.float().cpu().numpy())
         return np.concatenate(out)
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """The MCR2 loss of a batch of pairs; memberships are the mean of the two views' Gumbel-softmax.
 
         Of nested widths it is the mean over them.
@@ -168,7 +172,7 @@ class CompressionHead(nn.Module):
         with torch.autocast(z1_Bd.device.type, enabled=False):
             p_BK = (p1_BK + p2_BK) / 2
             losses = [
-                mcr2_loss(*views, p_BK, lam=p.lam, eps2=p.eps2, gamma=p.gamma)
+                mcr2_loss(*views, p_BK, lam=p.lam, eps2=p.eps2, gamma=p.gamma, wait=not isinstance(index_B, Tensor))
                 for views in (self._cut(z1_Bd.float(), z2_Bd.float(), w) for w in self.widths)
             ]
             return torch.stack(losses).mean()

@@ -6,6 +6,7 @@ dimension.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -108,9 +109,10 @@ class Neighbours(HeadMethod):
 
     def phases(self) -> list[Phase]:
         p, examples, trained = self.params, len(self.vectors_ND), [self.head]
-        return [
-            Phase("neighbours", examples, p.steps, p.batch_size, p.lr, self.loss, self._find_groups, trained=trained)
-        ]
+        phase = Phase(
+            "neighbours", examples, p.steps, p.batch_size, p.lr, self.loss, self._find_groups, trained=trained
+        )
+        return [replace(phase, shape=lambda _: 0)]  # all its batches are alike
 
     def _find_groups(self) -> None:
         """Know who is near whom, where batches are made of groups."""
@@ -120,18 +122,24 @@ class Neighbours(HeadMethod):
                 known_NK = nearest_others(self.vectors_ND.cpu().numpy(), count)
             self.near_NK = known_NK[:, :count]
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """The mean of `neighbour_loss` over the batch; vectors are as they are stored.
 
-        Of groups, the first sentences of the batch bring their nearest with them; each sentence is there once.
+        Of groups, the first sentences of the batch bring their nearest with them; each sentence counts once.
         """
-        p = self.params
+        p, again_B = self.params, None
         if self.near_NK is not None:
             first_G = index_B[: max(1, len(index_B) // p.group)]
-            index_B = np.unique(np.concatenate([first_G, self.near_NK[first_G].ravel()]))
-        teacher_BD = self.vectors_ND[torch.from_numpy(index_B)]
+            near_GK = self.at(self.near_NK, first_G)
+            if isinstance(first_G, Tensor):  # as many each time, so those that come again are passed over
+                index_B = torch.cat([first_G, near_GK.flatten()]).sort().values
+                again_B = torch.cat([first_G.new_zeros(1), index_B.diff() == 0]).bool()
+            else:
+                index_B = np.unique(np.concatenate([first_G, near_GK.ravel()]))
+        teacher_BD = self.vectors_ND[torch.as_tensor(index_B)]
         student_Bd = coded(self.apply_head(teacher_BD), None if p.codebooks else p.bits)
-        return neighbour_loss(student_Bd, student_Bd, teacher_BD, p.temperature, p.teacher_temperature)
+        both = p.temperature, p.teacher_temperature
+        return neighbour_loss(student_Bd, student_Bd, teacher_BD, *both, again_B)
 
     def export(self, folder: Path) -> None:
         super().export(folder)

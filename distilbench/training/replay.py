@@ -95,6 +95,9 @@ class Replay:
             self._captures = False  # something in the loss waits for the device: it is trained step by step
             warnings.warn(f"steps are not replayed as CUDA graphs: {' '.join(str(error).split())[:300]}", stacklevel=2)
             torch.cuda.synchronize(self._device)
+            # Until its state is another one the generator takes itself to be in that capture, and draws no number.
+            generator = torch.cuda.default_generators[torch.cuda.current_device()]
+            generator.graphsafe_set_state(generator.clone_state())
             self._optimizer.zero_grad(set_to_none=True)
             return None
         self._graphs[shape] = graph

@@ -12,7 +12,13 @@ import torch
 from torch.nn import functional
 
 from distilbench.methods.parts import coding_rate as module
-from distilbench.methods.parts.coding_rate import cluster_coding_rates, coding_rate, mcr2_loss, working_dtype
+from distilbench.methods.parts.coding_rate import (
+    can_replay,
+    cluster_coding_rates,
+    coding_rate,
+    mcr2_loss,
+    working_dtype,
+)
 
 
 def reference(z1: np.ndarray, z2: np.ndarray, p: np.ndarray, lam: float, eps2: float, gamma: float) -> float:
@@ -193,6 +199,31 @@ def test_chunks_change_nothing(n: int, d: int, kind: str) -> None:
         part = value_and_gradients(z, p, 0.01, workspace=workspace)
         assert part[0] == pytest.approx(whole[0], rel=1e-12)
         assert difference(part[1], whole[1]) < 1e-11 and difference(part[2], whole[2]) < 1e-11
+
+
+@pytest.mark.parametrize(("n", "d", "k"), [(24, 6, 5), (6, 24, 5), (16, 16, 40)])
+@pytest.mark.parametrize("kind", ["gumbel", "even", "hard"])
+def test_without_a_look_at_the_device_the_values_are_the_same(n: int, d: int, k: int, kind: str) -> None:
+    z, p = unit(n, d), memberships(n, k, kind)
+    expected, found = (value_and_gradients(z, p, 0.05, wait=wait) for wait in (True, False))
+    assert found[0] == pytest.approx(expected[0], rel=1e-10)
+    for ours, theirs in zip(found[1:], expected[1:], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-10)
+    whole = [coding_rate(z, 0.05, wait=wait).item() for wait in (True, False)]
+    assert whole[1] == pytest.approx(whole[0], rel=1e-10)
+
+
+def test_what_cannot_be_factorised_is_an_error_or_not_a_number() -> None:
+    z, p = unit(12, 4), memberships(12, 3)
+    p[0, 0] = -1e6
+    with pytest.raises(torch.linalg.LinAlgError):
+        cluster_coding_rates(z, p, 0.05)
+    assert cluster_coding_rates(z, p, 0.05, wait=False).isnan()
+
+
+def test_only_steps_of_little_arithmetic_are_replayed() -> None:
+    assert can_replay(500, 256, 128)
+    assert not can_replay(8192, 256, 128)
 
 
 @pytest.mark.parametrize("kind", ["gumbel", "even", "hard"])

@@ -38,7 +38,7 @@ def test_the_loss_of_a_batch_is_mcr2s(
     torch.manual_seed(0)
     method.compression.loss(index)
     ((z1, z2, p), weights) = seen[0]
-    assert weights == {"lam": 50.0, "eps2": 0.2, "gamma": 0.7}
+    assert weights == {"lam": 50.0, "eps2": 0.2, "gamma": 0.7, "wait": True}
     if pairs == "duplicates":
         sides = prepared.pairs_P2[index].T
         views = [method.embed(rows) for rows in sides]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -69,12 +70,20 @@ METHODS: dict[str, dict[str, Any]] = {
     "contrastive": {},
 }
 """CRD draws its negatives where the numbers are, and so draws others."""
+HEADS: dict[str, dict[str, Any]] = {
+    "mcr2": {},
+    "mcr2 noisy, residual": {"pairs": "noise", "head": "residual"},
+    "mcr2 more clusters than rows are wide": {"clusters": 24, "batch_size": 40},
+    "neighbours": {},
+    "neighbours groups, residual": {"group": 4, "head": "residual"},
+}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, *HEADS])
 def test_a_training_is_the_one_step_by_step(name: str, build: Build, replaying: None) -> None:
     def trained(replay: bool) -> tuple[list[float], Any]:
-        method = build(name.split()[0], **{"dropout": False, "freeze_embeddings": True} | METHODS[name])
+        fixed = {"dropout": False, "freeze_embeddings": True} if name in METHODS else {}
+        method = build(name.split()[0], **fixed | (METHODS | HEADS)[name])
         trainer = Trainer(method, 0, 24)
         if not replay:
             trainer._can_replay = lambda: False
@@ -85,7 +94,8 @@ def test_a_training_is_the_one_step_by_step(name: str, build: Build, replaying: 
     (losses, method), (plain, plain_method) = trained(True), trained(False)
     assert losses == pytest.approx(plain, rel=1e-4)
     rows = method.prepared.train[:20]
-    np.testing.assert_allclose(method.embed(rows), plain_method.embed(rows), atol=1e-4)
+    atol = 1e-3 if name.startswith("mcr2") else 1e-4  # a coding rate's steps make more of what rounding differs by
+    np.testing.assert_allclose(method.embed(rows), plain_method.embed(rows), atol=atol)
 
 
 def test_negatives_drawn_on_the_device_train(build: Build, replaying: None) -> None:
@@ -152,3 +162,31 @@ def test_what_cannot_be_replayed_is_trained_step_by_step(build: Build, replaying
     trainer = Trainer(parts, 0, 4)
     trainer.train_until(2)
     assert trainer.replay is not None and trainer.replay._made == 0
+
+
+def test_a_step_that_cannot_be_captured_is_made_and_numbers_can_be_drawn(
+    build: Build, replaying: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waits(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    generator = Mock()
+    for name, stand_in in {
+        "graph": waits,
+        "CUDAGraph": Mock,
+        "synchronize": Mock(),
+        "current_device": lambda: 0,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(torch.cuda, "default_generators", [generator])
+    trained, plain = (Trainer(build("mcr2"), 0, 8) for _ in range(2))
+    plain.train_until(6)
+    trained.train_until(2)
+    replay = trained.replay
+    assert replay is not None
+    monkeypatch.setattr(replay, "step", replay._step)  # without a stream of a GPU's
+    replay._captures, replay._stream, replay._pool = True, None, None  # type: ignore[assignment]
+    with pytest.warns(UserWarning, match="not replayed as CUDA graphs: operation not permitted"):
+        trained.train_until(6)
+    generator.graphsafe_set_state.assert_called_once_with(generator.clone_state())
+    assert trained.mean_loss == plain.mean_loss

@@ -12,7 +12,7 @@ sums are kept: the backward pass multiplies.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ from torch.nn import functional
 
 WORKSPACE = {"cpu": 16 * 2**20, "cuda": 2**30}
 """Bytes for the matrices of one chunk of clusters: a CPU's cache, enough matrices at once for a GPU."""
+REPLAYED_OPERATIONS = 5 * 10**10
+"""Of a step with clusters of all rows, at most: a few milliseconds of a GPU, which the launches of one take otherwise."""
 PRECISION = 0.1
 """Rounding error of a coding rate's matrix, beside its smallest eigenvalue (1), above which float64 is used."""
 
@@ -38,12 +40,19 @@ def working_dtype(dtype: torch.dtype, terms: int, trace: float) -> torch.dtype:
     return torch.float64 if coarse or dtype == torch.float64 else torch.float32
 
 
-def coding_rate(z_Bd: Tensor, eps2: float) -> Tensor:
+def can_replay(clusters: int, count: int, d: int) -> bool:
+    """Whether a step without `wait` is worth its arithmetic: it takes all rows of a batch for members of each cluster."""
+    return clusters * min(_cost_by_rows(count, count, d), _cost_by_features(count, d)) <= REPLAYED_OPERATIONS
+
+
+def coding_rate(z_Bd: Tensor, eps2: float, *, wait: bool = True) -> Tensor:
     """R(Z) = 1/2 logdet(I + d / (B eps^2) Z^T Z) in nats, rows of norm 1 (MCR2, equation 3): all are one cluster."""
-    return cluster_coding_rates(z_Bd, z_Bd.new_ones(len(z_Bd), 1), eps2)
+    return cluster_coding_rates(z_Bd, z_Bd.new_ones(len(z_Bd), 1), eps2, wait=wait)
 
 
-def cluster_coding_rates(z_Bd: Tensor, p_BK: Tensor, eps2: float, *, workspace: int | None = None) -> Tensor:
+def cluster_coding_rates(
+    z_Bd: Tensor, p_BK: Tensor, eps2: float, *, workspace: int | None = None, wait: bool = True
+) -> Tensor:
     """Sum over k of R_k = n_k / (2B) logdet(I + d / (n_k eps^2) Z^T diag(p_k) Z) in nats (MCR2, equation 4).
 
     Rows of `z_Bd` have norm 1; `p_BK` are memberships, not negative; n_k is the sum of p_k. The determinants are
@@ -59,6 +68,9 @@ def cluster_coding_rates(z_Bd: Tensor, p_BK: Tensor, eps2: float, *, workspace: 
     Memory: `workspace` bytes (None: `WORKSPACE`) for a chunk of clusters, or one cluster where that is more
     (5 m^2 + 3 m (B + d) numbers, m = d or R); beside it a fixed number of B x K, B x B and B x d arrays, never any of
     K x d x d.
+
+    Without `wait` nothing is read back from the device, so that a GPU can replay the step: R is B for each cluster, and a
+    matrix that is not positive definite has a determinant that is not a number, instead of an error.
     """
     count, d = z_Bd.shape
     input_dtype = torch.promote_types(torch.promote_types(z_Bd.dtype, p_BK.dtype), torch.float32)
@@ -66,12 +78,14 @@ def cluster_coding_rates(z_Bd: Tensor, p_BK: Tensor, eps2: float, *, workspace: 
     needs_gradient = torch.is_grad_enabled() and (z_Bd.requires_grad or p_BK.requires_grad)
     allowed = workspace or WORKSPACE.get(z_Bd.device.type, WORKSPACE["cpu"])
     with torch.autocast(z_Bd.device.type, enabled=False):
-        inputs = (z_Bd.to(dtype), p_BK.to(dtype), eps2, allowed, needs_gradient)
+        inputs = (z_Bd.to(dtype), p_BK.to(dtype), eps2, allowed, needs_gradient, wait)
         rate: Tensor = _ClusterCodingRates.apply(*inputs)  # type: ignore[no-untyped-call]
     return rate.to(input_dtype)
 
 
-def mcr2_loss(z1_Bd: Tensor, z2_Bd: Tensor, p_BK: Tensor, *, lam: float, eps2: float, gamma: float) -> Tensor:
+def mcr2_loss(  # noqa: PLR0913 - the paper's
+    z1_Bd: Tensor, z2_Bd: Tensor, p_BK: Tensor, *, lam: float, eps2: float, gamma: float, wait: bool = True
+) -> Tensor:
     """-R(Z) + gamma sum_k R_k(Z) - lambda mean cos(z, z') (MCR2, equation 5), Z the renormalised mean of two views.
 
     Both views have rows of norm 1; types and memory as in `cluster_coding_rates`. Equation 5 prints R_c for the first
@@ -81,26 +95,30 @@ def mcr2_loss(z1_Bd: Tensor, z2_Bd: Tensor, p_BK: Tensor, *, lam: float, eps2: f
         z1_Bd, z2_Bd = (z.to(torch.promote_types(z.dtype, torch.float32)) for z in (z1_Bd, z2_Bd))
         z_Bd = functional.normalize(z1_Bd + z2_Bd, dim=-1)
         similarity = (z1_Bd * z2_Bd).sum(dim=-1).mean()
-        return -coding_rate(z_Bd, eps2) + gamma * cluster_coding_rates(z_Bd, p_BK, eps2) - lam * similarity
+        rates = cluster_coding_rates(z_Bd, p_BK, eps2, wait=wait)
+        return -coding_rate(z_Bd, eps2, wait=wait) + gamma * rates - lam * similarity
 
 
 class _ClusterCodingRates(torch.autograd.Function):
     """The sum of rates, in the inputs' type; with it the gradient, when `wanted`."""
 
     @staticmethod
-    def forward(ctx: Any, z_Bd: Tensor, p_BK: Tensor, eps2: float, workspace: int, needs_gradient: bool) -> Tensor:
+    def forward(  # noqa: PLR0913 - torch passes all of them by place
+        ctx: Any, z_Bd: Tensor, p_BK: Tensor, eps2: float, workspace: int, needs_gradient: bool, wait: bool
+    ) -> Tensor:
         count, d = z_Bd.shape
         trace, finfo = d / eps2, torch.finfo(z_Bd.dtype)
         p_KB = p_BK.T.contiguous()
         total, dz_Bd, dp_KB = z_Bd.new_zeros(()), torch.zeros_like(z_Bd), torch.empty_like(p_KB)
         n_K = p_KB.sum(dim=1)
         members_K, order_K = (p_KB > (n_K * (finfo.eps / 2 / count))[:, None]).sum(dim=1).sort(descending=True)
-        sizes = members_K.clamp_min(1).tolist()
+        sizes = members_K.clamp_min(1).tolist() if wait else [count] * len(n_K)
+        factors = _Factors(needs_gradient, wait)
         gram_BB: Tensor | None = None
         start = 0
         while start < len(sizes):
             size = sizes[start]
-            by_rows = _cost_by_rows(size, count, d) < 3 * d**3 + 4 * count * d**2
+            by_rows = _cost_by_rows(size, count, d) < _cost_by_features(count, d)
             m = size if by_rows else d
             at_once = max(1, workspace // ((5 * m**2 + 3 * m * (count + d)) * z_Bd.element_size()))
             chosen_C = order_K[start : start + at_once]
@@ -109,9 +127,9 @@ class _ClusterCodingRates(torch.autograd.Function):
             w_CB = p_CB / n_C.clamp_min(finfo.tiny)[:, None] * trace
             if by_rows:
                 gram_BB = z_Bd @ z_Bd.T if gram_BB is None else gram_BB
-                logdet_C, q_CB, part_Bd = _by_rows(z_Bd, gram_BB, p_CB, w_CB, size, needs_gradient)
+                logdet_C, q_CB, part_Bd = _by_rows(z_Bd, gram_BB, p_CB, w_CB, size, factors)
             else:
-                logdet_C, q_CB, part_Bd = _by_features(z_Bd, p_CB, w_CB, needs_gradient)
+                logdet_C, q_CB, part_Bd = _by_features(z_Bd, p_CB, w_CB, factors)
             total += n_C @ logdet_C / (2 * count)
             if needs_gradient:
                 slope_CB = trace * q_CB + (logdet_C - (w_CB * q_CB).sum(dim=1))[:, None]
@@ -126,7 +144,29 @@ class _ClusterCodingRates(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         dz_Bd, dp_BK = ctx.saved_tensors
-        return upstream * dz_Bd, upstream * dp_BK, None, None, None
+        return upstream * dz_Bd, upstream * dp_BK, None, None, None, None
+
+
+class _Factors(NamedTuple):
+    """How matrices are factorised: whether their inverses are wanted too, and whether to wait for what went wrong."""
+
+    invert: bool
+    wait: bool
+
+    def of(self, h_Cmm: Tensor) -> Tensor:
+        """Their Cholesky factors."""
+        if self.wait:
+            return torch.linalg.cholesky(h_Cmm)
+        factor_Cmm, wrong_C = torch.linalg.cholesky_ex(h_Cmm)
+        return factor_Cmm.masked_fill(wrong_C[:, None, None] != 0, torch.nan)
+
+    def inverse(self, factor_Cmm: Tensor) -> Tensor:
+        """The inverses of the matrices of these factors."""
+        if self.wait:
+            return torch.cholesky_inverse(factor_Cmm)
+        one_mm = torch.eye(factor_Cmm.shape[-1], dtype=factor_Cmm.dtype, device=factor_Cmm.device)
+        root_Cmm = torch.linalg.solve_triangular(factor_Cmm, one_mm.expand_as(factor_Cmm), upper=False)
+        return root_Cmm.mT @ root_Cmm
 
 
 def _cost_by_rows(size: int, count: int, d: int) -> int:
@@ -134,24 +174,29 @@ def _cost_by_rows(size: int, count: int, d: int) -> int:
     return 3 * size**3 + 2 * size**2 * d + (4 * size**2 * count + 10 * size * count if size < count else 0)
 
 
-def _by_features(z_Bd: Tensor, p_CB: Tensor, w_CB: Tensor, solve: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _cost_by_features(count: int, d: int) -> int:
+    """The same for a matrix of d x d."""
+    return 3 * d**3 + 4 * count * d**2
+
+
+def _by_features(z_Bd: Tensor, p_CB: Tensor, w_CB: Tensor, factors: _Factors) -> tuple[Tensor, Tensor, Tensor]:
     """logdet H, q and sum_k p_kb H_k^-1 z_b, from H = I + Z^T diag(w) Z.
 
     In place where it can be: on a CPU touching fresh memory costs up to 20 times the arithmetic.
     """
     h_Cdd = (w_CB[:, None, :] * z_Bd.T.contiguous()) @ z_Bd
     h_Cdd.diagonal(dim1=-2, dim2=-1).add_(1)
-    factor_Cdd = torch.linalg.cholesky(h_Cdd)
+    factor_Cdd = factors.of(h_Cdd)
     del h_Cdd
-    if not solve:
+    if not factors.invert:
         return _logdet(factor_Cdd), p_CB, z_Bd
-    solved_CBd = z_Bd @ torch.cholesky_inverse(factor_Cdd)
+    solved_CBd = z_Bd @ factors.inverse(factor_Cdd)
     q_CB = torch.linalg.vecdot(solved_CBd, z_Bd)
     return _logdet(factor_Cdd), q_CB, solved_CBd.mul_(p_CB[:, :, None]).sum(dim=0)
 
 
 def _by_rows(
-    z_Bd: Tensor, gram_BB: Tensor, p_CB: Tensor, w_CB: Tensor, size: int, solve: bool
+    z_Bd: Tensor, gram_BB: Tensor, p_CB: Tensor, w_CB: Tensor, size: int, factors: _Factors
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same from H' = I + S Y Y^T S over a cluster's `size` heaviest rows Y, S = diag(sqrt(w)).
 
@@ -164,10 +209,10 @@ def _by_rows(
     g_CRB = gram_BB[row_CR].mul_(s_CR[:, :, None])
     h_CRR = g_CRB.gather(2, row_CR[:, None, :].expand(-1, size, -1)).mul_(s_CR[:, None, :])
     h_CRR.diagonal(dim1=-2, dim2=-1).add_(1)
-    factor_CRR = torch.linalg.cholesky(h_CRR)
-    if not solve:
+    factor_CRR = factors.of(h_CRR)
+    if not factors.invert:
         return _logdet(factor_CRR), p_CB, z_Bd
-    inverse_CRR = torch.cholesky_inverse(factor_CRR)
+    inverse_CRR = factors.inverse(factor_CRR)
     q_CB = torch.empty_like(p_CB)
     if size < len(z_Bd):
         a_CRB = inverse_CRR @ g_CRB

@@ -93,13 +93,18 @@ def target_loss(
 
 
 def neighbour_loss(
-    student_Bd: Tensor, candidates_Cd: Tensor, teacher_CD: Tensor, temperature: float, teacher_temperature: float
+    student_Bd: Tensor,
+    candidates_Cd: Tensor,
+    teacher_CD: Tensor,
+    temperature: float,
+    teacher_temperature: float,
+    without_C: Tensor | None = None,
 ) -> Tensor:
     """The cross-entropy between teacher and student of the softmax over the cosines to the candidates, without itself.
 
     The first B candidates are the batch's own sentences, in order; `teacher_CD` are the teacher's vectors of all of them.
     SEED (Fang et al., ICLR 2021, equation 3) has it for images, with a queue of earlier ones; parametric t-SNE (van der
-    Maaten 2009) before it.
+    Maaten 2009) before it. Candidates that `without_C` marks are as if they were not there.
     """
     if len(candidates_Cd) < 3:
         raise ValueError(f"{len(candidates_Cd)} candidates, expected at least 3: a sentence and two others")
@@ -108,11 +113,17 @@ def neighbour_loss(
             functional.normalize(x.float(), dim=-1) for x in (student_Bd, candidates_Cd, teacher_CD)
         )
         itself_BC = torch.eye(len(student_Bd), len(candidates_Cd), dtype=torch.bool, device=student_Bd.device)
+        if without_C is not None:
+            itself_BC |= without_C
         target_BC = (teacher_CD[: len(student_Bd)] @ teacher_CD.T / teacher_temperature).masked_fill(
             itself_BC, -torch.inf
         )
         logits_BC = (student_Bd @ candidates_Cd.T / temperature).masked_fill(itself_BC, -1e4)
-        return functional.cross_entropy(logits_BC, target_BC.softmax(dim=-1))
+        if without_C is None:
+            return functional.cross_entropy(logits_BC, target_BC.softmax(dim=-1))
+        of_each_B = functional.cross_entropy(logits_BC, target_BC.softmax(dim=-1), reduction="none")
+        counted_B = ~without_C[: len(of_each_B)]
+        return (of_each_B * counted_B).sum() / counted_B.sum()
 
 
 def coded(vectors_Bd: Tensor, bits: int | None) -> Tensor:
