@@ -20,7 +20,7 @@ from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.heads import pca_head
+from distilbench.methods.parts.heads import linear_head, pca_head
 from distilbench.methods.parts.losses import (
     Distance,
     SimilarityTermParams,
@@ -29,7 +29,7 @@ from distilbench.methods.parts.losses import (
     target_loss,
 )
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
-from distilbench.methods.parts.starts import ProjectedParams, spread, start_projection
+from distilbench.methods.parts.starts import ProjectedParams, regression, spread, start_projection
 from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, drawn_away
 from distilbench.methods.parts.unlabelled import (
     ACTIVATIONS,
@@ -136,19 +136,23 @@ class HPD(Nested, Whitened, FineTuned):
 
     @classmethod
     def apart(cls, possible: Possible) -> str:
-        """Only what leaves the PCA of the teacher: steps after the distillation, which the teacher's side has not."""
-        if max(possible("head_steps")):
-            return "head_steps: its projection was tuned for its own vectors, and the teacher's PCA was not"
+        """Only what leaves the teacher: labelled examples, which the teacher's side has not seen."""
         return drawn_away(possible)
 
     @classmethod
     def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
-        return int(params["output_dim"]), "its whitened PCA" if params.get("whiten_from") else "its PCA"
+        head = "a head fitted to the student's" if params.get("head_steps") else "its PCA"
+        return int(params["output_dim"]), head.replace(" PCA", " whitened PCA") if params.get("whiten_from") else head
 
     def shared_space(self) -> SharedSpace:
-        """The teacher's PCA; whitened as the student's vectors are, where they are."""
-        layers = [pca_head(self.prepared.pca, self.trained_dim)]
-        layers += [self._whitening()] if self.params.whiten_from else []
+        """The teacher's PCA, or, where the projection has steps of its own, the regression of what it gives on the teacher's
+        vectors; whitened as the student's vectors are, where they are."""
+        p, layers = self.params, [pca_head(self.prepared.pca, self.trained_dim)]
+        if p.head_steps:
+            rows = self.rows[spread(len(self.rows), p.start_sentences)]
+            fitted = regression(self.prepared.vectors.take(rows), self.encode(rows))
+            layers = [linear_head(fitted.weight_Dd.astype(np.float32), fitted.bias_d.astype(np.float32))]
+        layers += [self._whitening()] if p.whiten_from else []
         return SharedSpace(*self.space(), after_teacher=tuple(layer.dense() for layer in layers))
 
     def phases(self) -> list[Phase]:
