@@ -31,7 +31,7 @@ from distilbench.reporting.serving import serving_costs
 from distilbench.settings.commands import EvaluateSettings, ReportSettings
 from distilbench.settings.option import ARGUMENT, Settings, extra_of, option_name
 from distilbench.settings.sweep import SweepSettings
-from distilbench.storage.uris import NO_TRAININGS, WITHOUT_STUDENTS, local_runs
+from distilbench.storage.folder_copy import NO_TRAININGS, WITHOUT_STUDENTS, local_runs
 
 if TYPE_CHECKING:
     import pandas as pd

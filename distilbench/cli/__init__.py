@@ -67,7 +67,7 @@ def sweep(settings: SweepSettings) -> None:
 def plan(settings: PlanSettings) -> None:
     """Print how long a larger sweep will take, from the times of a small one that is finished."""
     from distilbench.commands.plan import plan as run
-    from distilbench.storage.uris import ONLY_RECORDS, local_runs
+    from distilbench.storage.folder_copy import ONLY_RECORDS, local_runs
 
     finished = local_runs([settings.finished], ONLY_RECORDS)[0]
     _write_json(settings.json_file, run(settings, finished, Console(soft_wrap=True)))
@@ -110,7 +110,7 @@ def best(settings: BestSettings) -> None:
     """Name the best student within a budget: chosen by its dev score, in any quantisation."""
     from distilbench.reporting.best import best_of_runs
     from distilbench.reporting.choice import ServingBudget
-    from distilbench.storage.uris import local_runs
+    from distilbench.storage.folder_copy import local_runs
 
     budget = ServingBudget(settings.size, settings.latency, settings.dim)
     best_row = best_of_runs(local_runs(settings.run), budget)
@@ -123,7 +123,7 @@ def export(settings: ExportSettings) -> None:
     """Write a student as a sentence-transformers folder with a model card: the best within a budget, or a named one."""
     from distilbench.commands.export import export as run
     from distilbench.reporting.choice import ServingBudget
-    from distilbench.storage.uris import local_runs
+    from distilbench.storage.folder_copy import local_runs
 
     budget = ServingBudget(settings.size, settings.latency, settings.dim)
     runs, named, seed = local_runs(settings.run), settings.student, settings.seed
@@ -154,8 +154,8 @@ def status(settings: StatusSettings) -> None:
     import time
 
     from distilbench.commands.status import print_status, run_statuses
+    from distilbench.storage.folder_copy import ONLY_RECORDS, local_runs
     from distilbench.storage.remote import is_uri
-    from distilbench.storage.uris import ONLY_RECORDS, local_runs
 
     console = Console(soft_wrap=True)
     while True:

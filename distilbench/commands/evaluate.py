@@ -25,13 +25,7 @@ from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.encoders.prompts import Prompts, reading_notes
 from distilbench.errors import InputError, NotAllScored, unforeseen
 from distilbench.evaluation.cost import CostBench
-from distilbench.evaluation.encoders import (
-    Codes,
-    TaskScores,
-    Vectors,
-    check_vectors,
-    encoder_rows,
-)
+from distilbench.evaluation.encoders import Codes, TaskScores, Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code, saved_kinds, too_few
 from distilbench.evaluation.pairs import pair_scores
 from distilbench.evaluation.predictions import predictions_path

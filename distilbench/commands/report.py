@@ -7,8 +7,8 @@ from pathlib import Path
 from distilbench.reporting.page import report_from
 from distilbench.settings.commands import ReportSettings
 from distilbench.settings.place import check_writable
+from distilbench.storage.folder_copy import WITHOUT_STUDENTS, local_runs, written_to
 from distilbench.storage.remote import is_uri
-from distilbench.storage.uris import WITHOUT_STUDENTS, local_runs, written_to
 
 
 def report(settings: ReportSettings) -> str:

@@ -42,7 +42,7 @@ from distilbench.settings.reading import DEFAULT_STUDENT
 from distilbench.settings.run import PreparationSettings, SpaceSettings
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.files import bound_config, claim_folder, write_json
-from distilbench.storage.uris import local_folder
+from distilbench.storage.folder_copy import local_folder
 
 SHORT_S = 1800.0
 """Below so long a time budget layers are ranked in one round. The second takes a minute and more of it on two cores, and

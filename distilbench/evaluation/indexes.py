@@ -37,6 +37,12 @@ QUERIES = 64
 """Queries whose candidates are ranked again at a time."""
 LINKS, EF_CONSTRUCTION, EF_SEARCH = 32, 80, 128
 """HNSW's; FAISS never searches with fewer than the 100 results wanted."""
+FIRST = 10
+"""Results that `overlap` compares."""
+MOST = 20
+"""Times an index's own setting that `widen` tries at most: a graph may never find some documents."""
+FINDS = " finds what "
+"""In the setting of an index that was widened, between its own width and the one that it is compared with."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +252,41 @@ def _copy_training(flat: Any, index: Any) -> None:
         faiss.copy_array_to_vector(faiss.vector_to_array(flat.pq.centroids), index.pq.centroids)
     elif isinstance(flat, faiss.IndexScalarQuantizer):
         faiss.copy_array_to_vector(faiss.vector_to_array(flat.sq.trained), index.sq.trained)
+
+
+def overlap(found_QR: NDArray[np.int64], exact_QR: NDArray[np.int64]) -> float:
+    """The share (x 100) of the first ten of an exact search that are among the first ten that were found."""
+    first_QR = exact_QR[:, :FIRST]
+    kept_QR = (first_QR[:, :, None] == found_QR[:, None, :FIRST]).any(axis=2) & (first_QR >= 0)
+    return 100 * float(kept_QR.sum()) / int((first_QR >= 0).sum())
+
+
+def widen(
+    index: DocumentIndex, exact: DocumentIndex, queries_QD: NDArray[np.float32], own_QD: NDArray[np.float32]
+) -> bool:
+    """Widen the search of `index` until `queries_QD` find as much of their exact first ten as `own_QD`, those of the
+    documents' own encoder, find at its setting; False where `MOST` times that is not enough, and where it is none of lists or
+    a graph of float32 vectors on the CPU.
+
+    Another encoder's queries lie a little off the documents, so at one setting they find less. `exact` is a flat index of the
+    same documents. The index says its new setting and the aim.
+    """
+    kind, inner = index.spec.kind, inner_of(index.held)
+    if kind == "flat" or index.code is not None or index.device != "cpu":
+        return False
+    name, holder, whole = ("nprobe", inner, inner.nlist) if kind == "ivf" else ("efSearch", inner.hnsw, inner.ntotal)
+    first = width = int(getattr(holder, name))
+    aim = overlap(index.search(own_QD, FIRST), exact.search(own_QD, FIRST))
+    exact_QR, most = exact.search(queries_QD, FIRST), min(int(whole), MOST * first)
+    while overlap(index.search(queries_QD, FIRST), exact_QR) < aim:
+        if width >= most:
+            return False
+        width = min(most, max(width + 1, round(1.1 * width)))
+        setattr(holder, name, width)
+    index.setting = f"{name}={width}{FINDS}{first} finds of the teacher's queries ({aim:.1f} %)"
+    if index.spec.lists:
+        index.spec = IndexSpec(kind, (index.spec.lists[0], width))
+    return True
 
 
 def serialised_bytes(index: DocumentIndex) -> int:

@@ -23,8 +23,7 @@ from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import resampled_mean, score_of
 from distilbench.evaluation.faiss_codes import Code, unit
-from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
-from distilbench.evaluation.near_overlap import overlap, widen
+from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, overlap, serialised_bytes, widen
 from distilbench.evaluation.ranking import ranking_metrics, without_own
 from distilbench.evaluation.sts import Embed
 from distilbench.records import IndexCost, Metric, Score
@@ -117,7 +116,7 @@ def evaluate_retrieval(
     A recall whose k is not below the number of documents is left out, and noted: any encoder would have 100. An index is
     searched for the first min(100, documents) of all queries, up to three times; the fastest counts. Its build time is
     training and adding, without reading and normalising. Where the documents' own encoder has queries too, lists and graphs
-    are searched once more as `near_overlap` widens them; the first of `indexes` is flat then.
+    are searched once more as `widen` has it; the first of `indexes` is flat then.
     """
     specs: list[IndexSpec] = []
     too_many: list[str] = []

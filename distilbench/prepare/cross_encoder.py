@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 
 from distilbench.cluster.nodes import gpus_elsewhere, on_gpu_node
 from distilbench.data.corpus import PairTask
-from distilbench.encoders.encoder import (
-    EncoderSpec,
-    default_device,
-    readable_tokenizer,
-    transformer_folder,
-)
+from distilbench.encoders.encoder import EncoderSpec, default_device, readable_tokenizer, transformer_folder
 from distilbench.encoders.pair_head import OUTPUTS, unit_target
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_metrics, pair_scores

@@ -22,14 +22,7 @@ from distilbench.reporting.best import model_folder, record_owners
 from distilbench.reporting.board import Cell, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
 from distilbench.reporting.choice import recommendation
 from distilbench.reporting.formats import set_name, value
-from distilbench.reporting.loading import (
-    FITTED,
-    gives_documents,
-    is_nested,
-    load_code,
-    plain_codes,
-    quantiser_folder,
-)
+from distilbench.reporting.loading import FITTED, gives_documents, is_nested, load_code, plain_codes, quantiser_folder
 from distilbench.reporting.markdown import one_line, render_markdown
 from distilbench.reporting.run_facts import Trainings, reproduce_command
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs

@@ -19,7 +19,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from distilbench.evaluation.near_overlap import FINDS
+from distilbench.evaluation.indexes import FINDS
 from distilbench.events import INTERRUPTED, Event
 from distilbench.progress.tally import finite
 from distilbench.records import ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord

@@ -55,7 +55,7 @@ class DataSettings(Settings):
     def data_folder(self) -> Path:
         """The data folder here, fetched where it is a URI; the demonstration's where none is given."""
         from distilbench.data.about import DEMONSTRATION
-        from distilbench.storage.uris import local_folder
+        from distilbench.storage.folder_copy import local_folder
 
         return local_folder(self.data, "--data") if self.data else DEMONSTRATION
 

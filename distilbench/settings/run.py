@@ -137,7 +137,7 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
     def texts(self) -> Texts:
         """The sources of text, fetched where they are URIs (else those of `--teacher-vectors`), and how to read them."""
         from distilbench.data.text import Texts
-        from distilbench.storage.uris import local_text
+        from distilbench.storage.folder_copy import local_text
 
         sources = tuple(local_text(source) for source in self.text)
         if self.teacher_vectors is not None:

@@ -31,15 +31,7 @@ from distilbench.evaluation.sts import from_rows
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
-from distilbench.records import (
-    FROZEN,
-    ON_VECTORS,
-    EncoderCost,
-    Quantisation,
-    Role,
-    Score,
-    ScoreRecord,
-)
+from distilbench.records import FROZEN, ON_VECTORS, EncoderCost, Quantisation, Role, Score, ScoreRecord
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, remove_folder, write_json
 from distilbench.storage.remote import files_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import faiss
@@ -19,11 +20,15 @@ from distilbench.evaluation.indexes import (
     DocumentIndex,
     IndexSpec,
     document_index,
+    overlap,
     serialised_bytes,
+    widen,
 )
 
+Vectors = NDArray[np.float32]
 
-def clusters(documents: int, width: int, seed: int = 0) -> NDArray[np.float32]:
+
+def clusters(documents: int, width: int, seed: int = 0) -> Vectors:
     """Unit vectors around 20 centres."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((20, width))
@@ -31,17 +36,13 @@ def clusters(documents: int, width: int, seed: int = 0) -> NDArray[np.float32]:
     return unit((centres[rng.integers(0, 20, documents)] + noise).astype(np.float32))
 
 
-def built(spec: IndexSpec, vectors: NDArray[np.float32], block: int) -> DocumentIndex:
+def built(spec: IndexSpec, vectors: Vectors, block: int, *, on_gpu: bool = True) -> DocumentIndex:
     spec = spec.resolved(len(vectors))
     sample = vectors[: spec.training_rows(len(vectors))]
-    index = document_index(spec, vectors.shape[1], len(vectors), sample, on_gpu=True)
+    index = document_index(spec, vectors.shape[1], len(vectors), sample, on_gpu=on_gpu)
     for start in range(0, len(vectors), block):
         index.add(vectors[start : start + block])
     return index
-
-
-def overlap(found: NDArray[np.int64], exact: NDArray[np.int64]) -> float:
-    return float(np.mean([np.isin(e, f).mean() for e, f in zip(exact, found, strict=True)]))
 
 
 @pytest.mark.parametrize("kind", FAISS_KINDS)
@@ -56,7 +57,8 @@ def test_blocks_make_the_index_that_one_add_makes(kind: indexes.FaissKind) -> No
         )
     exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :20]
     least = {"flat": 0.999, "ivf": 0.7, "hnsw": 0.98}[kind]
-    assert overlap(blocks.search(queries, 20), exact) >= least
+    shares = [np.isin(e, f).mean() for e, f in zip(exact, blocks.search(queries, 20), strict=True)]
+    assert np.mean(shares) >= least
 
 
 def test_the_published_setting_of_hpd_is_kept_and_told(capfd: pytest.CaptureFixture[str]) -> None:
@@ -166,3 +168,50 @@ def test_torch_finds_what_faiss_finds(monkeypatch: pytest.MonkeyPatch, scores: i
     assert built(IndexSpec("ivf"), vectors, 200).device == "cpu"
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (4 * 16 * 500 + 8 * scores, 0))
     assert built(IndexSpec("flat"), vectors, 200).device == "cpu"
+
+
+# How far an index looks for another encoder's queries
+
+
+def on_cpu(kind: indexes.FaissKind, documents: Vectors) -> DocumentIndex:
+    return built(IndexSpec(kind), documents, len(documents), on_gpu=False)
+
+
+def sides(count: int) -> tuple[Vectors, Vectors, Vectors]:
+    """Documents, queries that lie near some of them, and queries that lie anywhere."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.standard_normal((rows, 16)).astype(np.float32) for rows in (count, 40, 40)]
+    documents = unit(drawn[0])
+    return documents, unit(documents[rng.integers(0, count, 40)] + 0.1 * drawn[1]), unit(drawn[2])
+
+
+def test_it_looks_so_far_that_it_finds_as_much_and_no_farther() -> None:
+    documents, near, far = sides(3000)
+    index, exact = on_cpu("ivf", documents), on_cpu("flat", documents)
+    assert widen(index, exact, far, near)
+    nlist, width = index.spec.lists or (0, 0)
+    said = re.fullmatch(r"nprobe=(\d+) finds what (\d+) finds of the teacher's queries \(([\d.]+) %\)", index.setting)
+    assert said is not None and (int(said[1]), nlist) == (width, 64) and width == index.held.nprobe > int(said[2])
+    found = []
+    for nprobe in (width - 1, width):
+        index.held.nprobe = nprobe
+        found.append(overlap(index.search(far, 10), exact.search(far, 10)))
+    assert found[0] < float(said[3]) <= found[1] + 0.05
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+@pytest.mark.parametrize("count", [3, 9, 10, 40])
+def test_sets_of_few_documents_need_no_more(kind: indexes.FaissKind, count: int) -> None:
+    documents, near, far = sides(count)
+    index = on_cpu(kind, documents)
+    assert widen(index, on_cpu("flat", documents), far, near)
+    width = {"ivf": 1, "hnsw": 128}[kind]
+    assert f"={width} finds what {width} finds of the teacher's queries (100.0 %)" in index.setting
+
+
+def test_nothing_is_said_of_an_index_that_does_not_get_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents, near, far = sides(3000)
+    monkeypatch.setattr(indexes, "MOST", 1)
+    index, exact = on_cpu("ivf", documents), on_cpu("flat", documents)
+    assert not widen(index, exact, far, near) and "finds" not in index.setting
+    assert not widen(exact, exact, far, near)

@@ -15,8 +15,8 @@ from distilbench.data.text import text_files
 from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord, append_records
 from distilbench.settings.sweep import SweepSettings
+from distilbench.storage.folder_copy import NO_TRAININGS, ONLY_RECORDS, local_folder, local_runs, local_text
 from distilbench.storage.remote import Remote, files_in
-from distilbench.storage.uris import NO_TRAININGS, ONLY_RECORDS, local_folder, local_runs, local_text
 
 
 @pytest.fixture(autouse=True)
