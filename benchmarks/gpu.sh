@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$out" ] || { echo "usage: bash benchmarks/gpu.sh --out DIR [OPTIONS] [STEP...]" >&2; exit 2; }
-[ ${#steps[@]} -gt 0 ] || steps=(probe import methods encode train share search headline oom sticky kill)
+[ ${#steps[@]} -gt 0 ] || steps=(probe import methods encode train share search headline scores oom sticky kill)
 mkdir -p "$out"
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 HF_HUB_DISABLE_PROGRESS_BARS=1
 

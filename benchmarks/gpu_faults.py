@@ -33,14 +33,22 @@ input()
 """
 
 
-def spec_of(bench: Bench, prepared: Path, name: str, batch: int, steps: int) -> TrainingSpec:
-    """A training of HPD from its start, judged once."""
+def spec_of(
+    bench: Bench,
+    prepared: Path,
+    name: str,
+    batch: int,
+    steps: int,
+    method: str = "hpd",
+    params: dict[str, Any] | None = None,
+) -> TrainingSpec:
+    """A training from its start, judged once."""
     folder = bench.work / bench.step / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(exist_ok=True)
     budget = Budget.model_validate({"trials": 1, "steps": steps, "rungs": 1, "eta": 3, "start": False})
-    params = {"output_dim": 16, "lr": 0.001, "batch_size": batch, "epochs": 100_000}
-    return TrainingSpec("hpd", params, 0, budget, prepared, folder, folder.with_suffix(".txt"))
+    chosen = {"output_dim": 16, "lr": 0.001, "batch_size": batch, **(params or {"epochs": 100_000})}
+    return TrainingSpec(method, chosen, 0, budget, prepared, folder, folder.with_suffix(".txt"))
 
 
 def trained(spec: TrainingSpec, device: str) -> RungTraining:

@@ -1,4 +1,4 @@
-"""What benchmarks/gpu.py measures of whole sweeps, each a process of its own."""
+"""What benchmarks/gpu.py measures of trials: whole sweeps, each a process of its own, and what a trial scores where."""
 
 from __future__ import annotations
 
@@ -12,12 +12,41 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gpu_bench import (
     Bench,
     gpu_processes,
     lines,
 )
+from gpu_faults import spec_of, trained
+from gpu_training import small_corpus
+
+# --- scores
+
+SCORED: dict[str, dict[str, Any]] = {"hpd": {"epochs": 100_000}, "neighbours": {"steps": 100_000}}
+"""They draw no numbers after their start, so that a CPU and a card train the same."""
+
+
+def scores(bench: Bench) -> None:
+    """What the same trials score on dev: trained on the CPU, on the card in float32, in bfloat16, and there once more."""
+    prepared, _ = small_corpus(bench, bench.size(5000, 200))
+    batch, steps = bench.size(64, 16), bench.size(300, 4)
+    ways = {"cpu": ("cpu", "fp32"), "fp32": (bench.device, "fp32"), "bf16": (bench.device, "bf16")}
+    for name, params in SCORED.items():
+        with bench.attempt(name):
+            found: dict[str, float | None] = {}
+            for way, (device, precision) in {**ways, "bf16 again": ways["bf16"]}.items():
+                chosen = {"precision": precision, **params}
+                training = trained(spec_of(bench, prepared, f"{name}, {way}", batch, steps, name, chosen), device)
+                if training.failed:
+                    raise RuntimeError(f"{way}: {training.failed}")
+                found[way] = training.rungs[-1].objective
+            apart = {f"{way}_apart": (found[way] or 0) - (found["cpu"] or 0) for way in ("fp32", "bf16")}
+            again = (found["bf16 again"] or 0) - (found["bf16"] or 0)
+            bench.note(name, apart["bf16_apart"], "points of dev, bf16 on the card less fp32 on the CPU", **apart)
+            bench.note(f"{name}, again", again, "points of dev, once more less the first time", found=found)
+
 
 # --- headline, kill
 
@@ -40,7 +69,7 @@ def space_file(bench: Bench) -> Path:
     if not bench.cpu:
         return space
     small = bench.work / "space.yaml"
-    text = space.read_text().replace("steps: 2400", "steps: 9").replace("[128, 256, 512]", "[16]")
+    text = space.read_text().replace("steps: 2400", "steps: 9").replace("[128, 256]", "[16]")
     small.write_text(text.replace("[64, 128]", "[8, 16]"))
     return small
 
@@ -102,11 +131,15 @@ def kill(bench: Bench) -> None:
     more = ["--max-sentences", "2000"] if bench.data else ["--max-pairs", "200", "--max-sentences", "400"]
     trials = bench.size(12, 3)
     bench.note("until killed", run_sweep(bench, "killed", trials, more, kill_after=bench.size(4, 1)), "s")
+    records = bench.work / "runs" / "killed" / "trials.jsonl"
+    known = lines(records)
     began = time.perf_counter()
     while not bench.cpu and set(gpu_processes()) - {os.getpid()} and time.perf_counter() - began < 30:
         time.sleep(0.5)
     bench.note("until no process was on the card", time.perf_counter() - began, "s")
     bench.note("started again", run_sweep(bench, "killed", trials, more), "s")
+    kept = lines(records)[: len(known)] == known
+    bench.note("records of before as they were", str(kept), "", records=len(known))
     bench.note("without a break", run_sweep(bench, "whole", trials, more), "s")
     both = [lines(bench.work / "runs" / name / "trials.jsonl") for name in ("killed", "whole")]
     bench.note("records (killed, whole)", str([len(records) for records in both]), f"of {trials}")

@@ -33,7 +33,7 @@ def test_every_step_measures_in_small(encoder_folder: Path, tmp_path: Path) -> N
     assert failed == {} and "ended with" not in done.stdout
     assert {line["card"] for line in lines} == {"CPU"}
     counts = Counter(line["step"] for line in lines)
-    assert list(counts) == "probe import methods encode train share search headline oom sticky kill".split()
+    assert list(counts) == "probe import methods encode train share search headline scores oom sticky kill".split()
     assert min(counts.values()) > 1
     assert [line["step"] for line in lines if line["what"] == "seconds"] == list(counts)
     assert all(f"| {step} | seconds |" in done.stdout for step in counts)

@@ -22,7 +22,7 @@ from distilbench.methods.method import Possible
 from distilbench.methods.parts import heads
 from distilbench.methods.parts.coding_rate import can_replay, mcr2_loss
 from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, modules_of, moved, pca_head
-from distilbench.methods.parts.losses import coded
+from distilbench.methods.parts.losses import coded, full_precision
 from distilbench.methods.parts.nested import widths_of
 from distilbench.methods.parts.starts import spread
 from distilbench.prepare.prepared import Prepared
@@ -166,14 +166,15 @@ class CompressionHead(nn.Module):
         Of nested widths it is the mean over them.
         """
         p = self.params
-        (z1_Bd, l1_BK), (z2_Bd, l2_BK) = (self(view) for view in self._views(index_B))
-        p1_BK, p2_BK = (functional.gumbel_softmax(logits.float(), tau=p.temperature) for logits in (l1_BK, l2_BK))
-        # Determinants need float32 also where autocast has made the features bfloat16.
-        with torch.autocast(z1_Bd.device.type, enabled=False):
+        views = self._views(index_B)
+        # Its vectors are so near to each other that bfloat16 makes others of them: of head and determinants alike.
+        with full_precision(views[0]):
+            (z1_Bd, l1_BK), (z2_Bd, l2_BK) = (self(view) for view in views)
+            p1_BK, p2_BK = (functional.gumbel_softmax(logits, tau=p.temperature) for logits in (l1_BK, l2_BK))
             p_BK = (p1_BK + p2_BK) / 2
             losses = [
-                mcr2_loss(*views, p_BK, lam=p.lam, eps2=p.eps2, gamma=p.gamma, wait=not isinstance(index_B, Tensor))
-                for views in (self._cut(z1_Bd.float(), z2_Bd.float(), w) for w in self.widths)
+                mcr2_loss(*pair, p_BK, lam=p.lam, eps2=p.eps2, gamma=p.gamma, wait=not isinstance(index_B, Tensor))
+                for pair in (self._cut(z1_Bd, z2_Bd, w) for w in self.widths)
             ]
             return torch.stack(losses).mean()
 

@@ -21,6 +21,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from cluster_head import load_cluster_head
 
 
+def test_the_head_is_trained_in_float32_where_all_else_is_in_bfloat16(build: Callable[..., Any]) -> None:
+    method, losses = build("mcr2"), []
+    for bf16 in (False, True):
+        torch.manual_seed(0)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            losses.append(method.compression.loss(np.arange(12)).item())
+    assert losses[0] == losses[1]
+
+
 @pytest.mark.parametrize("head", ["elu", "residual"])
 @pytest.mark.parametrize("pairs", ["duplicates", "noise"])
 def test_the_loss_of_a_batch_is_mcr2s(
