@@ -227,7 +227,7 @@ def recommendation(title: str, row: Row, board: Leaderboard, serving: ServingCos
     name = row.name if row.name.endswith(r.quantisation) else told(row)
     name += {"baseline": ", a baseline", "teacher": ", the teacher's own code"}.get(r.role, "")
     name = name if competes(r) else f"{row.name}, the teacher itself"
-    summary = ", ".join(_parts(row, board, serving))
+    summary = ", ".join([*_kept(row, board, serving), _size(row, board), *_speed(row, serving), *_on_disk(row)])
     return Recommendation(title, row, name, summary, _interval(board, row), export_command(r, row.anchor))
 
 
@@ -251,14 +251,6 @@ def _absent(chosen: dict[str, Row], taken: Row, rows: Sequence[Row], serving: Se
         timed = any(serving.rows[row.anchor].times_teacher is not None for row in keeping)
         none = "none embeds faster than the teacher"
         yield f"{FASTEST}: {none if timed else 'speed was not measured here (sweep --measure-speed does)'}."
-
-
-def _parts(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
-    """What the row keeps of the teacher's scores, and what it costs."""
-    yield from _kept(row, board, serving)
-    yield _size(row, board)
-    yield from _speed(row, serving)
-    yield from _on_disk(row)
 
 
 def _costs_of_pair(row: Row, board: Leaderboard, serving: ServingCosts) -> str:

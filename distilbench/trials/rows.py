@@ -205,7 +205,8 @@ class RowScorer:
 
         One whose vectors are gone, and that has no rows with its teacher's, was scored before there were such rows.
         """
-        own, pair = (job.candidate, _widths(job)), across(job.candidate, self.scoring)
+        widths = get_method(job.candidate.method).widths_of(job.candidate.params)
+        own, pair = (job.candidate, widths), across(job.candidate, self.scoring)
         if pair and self.scored(*own) and not (self.scored(*pair) or (job.folder / ENCODED).exists()):
             pair = None
         forms: list[tuple[Candidate, Sequence[int]]] = [own, *([pair] if pair else [])]
@@ -369,10 +370,6 @@ class RowScorer:
 
 def _scores(file: Path) -> dict[str, ScoreRecord]:
     return {r.record_id: r for r in read_records(file) if isinstance(r, ScoreRecord)}
-
-
-def _widths(job: Job) -> Sequence[int]:
-    return get_method(job.candidate.method).widths_of(job.candidate.params)
 
 
 def _training_key(of: Candidate | TrialRecord) -> str:
