@@ -37,6 +37,14 @@ FAMILIES = {
     ),
     "lsh": Family("signs after a random rotation, each with its own threshold", lambda size, _: f"RR{8 * size},LSHt"),
     "pcar": Family("4 bits a dimension after PCA and a random rotation", lambda size, _: f"PCAR{2 * size},SQ4"),
+    "tq1-": Family(
+        "1 bit a dimension after PCA, levels of TurboQuant (Zandieh et al. 2025)",
+        lambda size, _: f"PCA{8 * size},SQtqmse1",
+    ),
+    "tq2-": Family(
+        "2 bits a dimension after PCA, levels of TurboQuant (Zandieh et al. 2025)",
+        lambda size, _: f"PCA{4 * size},SQtqmse2",
+    ),
 }
 CODE_PATTERN = rf"({'|'.join(FIXED)}|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})"
 """The names of all codes."""

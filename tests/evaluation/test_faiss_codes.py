@@ -19,7 +19,18 @@ from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_in
 from distilbench.evaluation.sts import cosine
 from distilbench.records import Quantisation
 
-SIZES = {"int8": 32, "int4": 16, "binary": 4, "pq8": 8, "opq8": 8, "itq4": 4, "lsh4": 4, "pcar16": 16}
+SIZES = {
+    "int8": 32,
+    "int4": 16,
+    "binary": 4,
+    "pq8": 8,
+    "opq8": 8,
+    "itq4": 4,
+    "lsh4": 4,
+    "pcar16": 16,
+    "tq1-4": 4,
+    "tq2-8": 8,
+}
 """Bytes of a code of 32 dimensions."""
 FEW = ["int8", "int4", "binary"]
 """Codes that few vectors are enough for."""
@@ -129,7 +140,8 @@ def test_bytes_and_nearness(kind: str) -> None:
     assert code.encode(vectors).shape == (600, SIZES[kind]) and code.bytes_per_vector == SIZES[kind]
     decoded = code.decode(code.encode(vectors))
     near, far = unit(vectors[:300]) @ unit(vectors[300:]).T, unit(decoded[:300]) @ unit(decoded[300:]).T
-    assert np.corrcoef(near.ravel(), far.ravel())[0, 1] > 0.5
+    # One bit of each principal axis, as different as their variances are: few axes say less than rotated ones.
+    assert np.corrcoef(near.ravel(), far.ravel())[0, 1] > (0.4 if kind == "tq1-4" else 0.5)
     scaled = (vectors * np.random.default_rng(0).uniform(0.01, 100, (600, 1))).astype(np.float64)
     assert np.mean(code.encode(vectors) != code.encode(scaled)) < 0.01  # the length does not matter
 

@@ -140,7 +140,9 @@ def test_the_manifest_says_what_is_there(tmp_path, student, vectors, corpus):
 
 
 @pytest.mark.parametrize("width", [32, 20])
-@pytest.mark.parametrize("kind", ["float32", "int8", "int4", "binary", "pq4", "opq4", "itq2", "lsh2", "pcar4"])
+@pytest.mark.parametrize(
+    "kind", ["float32", "int8", "int4", "binary", "pq4", "opq4", "itq2", "lsh2", "pcar4", "tq1-2", "tq2-4"]
+)
 def test_every_code_has_every_index_with_the_same_bytes(vectors, kind, width):
     own = np.ascontiguousarray(vectors[:, :width])
     code = None if kind == "float32" else Code.calibrate(kind, own)
