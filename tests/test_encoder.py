@@ -21,14 +21,7 @@ from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers.processors import TemplateProcessing
 
-from distilbench.encoders.encoder import (
-    PACKAGED,
-    EncoderSpec,
-    encode,
-    encode_ids,
-    token_budget_batches,
-    token_ids,
-)
+from distilbench.encoders.encoder import PACKAGED, EncoderSpec, encode, encode_ids, token_budget_batches, token_ids
 from distilbench.encoders.student import check_student
 from distilbench.errors import InputError
 from distilbench.trials.scoring import count_parameters, encoder_parameters

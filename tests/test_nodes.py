@@ -15,15 +15,7 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.cluster import nodes as module
-from distilbench.cluster.nodes import (
-    Node,
-    described,
-    nodes_line,
-    parse_growth,
-    places_on,
-    possible_nodes,
-    waiting_told,
-)
+from distilbench.cluster.nodes import Node, described, nodes_line, parse_growth, places_on, possible_nodes, waiting_told
 from distilbench.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]

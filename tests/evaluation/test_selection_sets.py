@@ -10,14 +10,7 @@ from samples import in_memory
 
 from distilbench.data.corpus import RetrievalSet, StsSet
 from distilbench.evaluation.retrieval import evaluate_retrieval
-from distilbench.evaluation.selection import (
-    HeldOutSet,
-    SelectionSets,
-    figures,
-    neighbours,
-    selection_scores,
-    total,
-)
+from distilbench.evaluation.selection import HeldOutSet, SelectionSets, figures, neighbours, selection_scores, total
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare.prepared import from_json, to_json
 from distilbench.selection import Selection

@@ -12,12 +12,7 @@ import pytest
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods.parts import supervised
-from distilbench.methods.parts.supervised import (
-    LabelledExamples,
-    LabelledParams,
-    check_labelled,
-    labelled_needs,
-)
+from distilbench.methods.parts.supervised import LabelledExamples, LabelledParams, check_labelled, labelled_needs
 from distilbench.prepare.prepared import Prepared
 
 

@@ -41,16 +41,8 @@ def test_it_ends_with_its_front_and_the_row_to_take(
     spaces.mkdir()
     (spaces / "mcr2.yaml").write_text(HEADS)
     (spaces / "hpd.yaml").write_text(ENCODERS)
-    asked = [
-        "--method",
-        "all",
-        "--space",
-        str(spaces),
-        "--objectives",
-        "quality,latency,bytes,model_bytes",
-        "--quantise",
-        "none",
-    ]
+    objectives = "quality,latency,bytes,model_bytes"
+    asked = ["--method", "all", "--space", str(spaces), "--objectives", objectives, "--quantise", "none"]
     sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, *asked)
     out = sweep.done("--time-budget", "30m")
     assert out.index("mcr2 (1 of 2)") < out.index("hpd (2 of 2)"), "heads first"

@@ -8,13 +8,7 @@ import pytest
 
 from distilbench.choices import Stopping
 from distilbench.errors import InputError
-from distilbench.search.stopping import (
-    Halving,
-    Verdicts,
-    goes_on,
-    make_verdicts,
-    stopping_for,
-)
+from distilbench.search.stopping import Halving, Verdicts, goes_on, make_verdicts, stopping_for
 from distilbench.trials.budget import Budget
 
 

@@ -12,12 +12,7 @@ from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
 from distilbench.search.starts import starts_for
-from distilbench.search.study import (
-    PARAMS,
-    best_per_group,
-    result_objective,
-    rung_key,
-)
+from distilbench.search.study import PARAMS, best_per_group, result_objective, rung_key
 
 YAML = """
 method: mcr2
