@@ -193,9 +193,8 @@ def trial_resources(
     if now < concurrency:
         why.append(f"{now} fit on the nodes that are up")
     because = f" ({'; '.join(why)})" if why else ""
-    return TrialResources(
-        cpus, gpus, concurrency, f"{concurrency} trials at once, each on {needed} of {total}{because}"
-    )
+    explanation = f"{concurrency} trials at once, each on {needed} of {total}{because}"
+    return TrialResources(cpus, gpus, concurrency, explanation)
 
 
 def _gpu_share(nodes: Sequence[Node], cpus: int) -> float:

@@ -64,12 +64,9 @@ def query_folder(first: nn.Module) -> str:
 
 def _cut(model: SentenceTransformer) -> list[nn.Module]:
     """What gives the first numbers of a model's vectors, where its configuration says so: a route has none of its own."""
-    if model.truncate_dim is None:
+    width = model.truncate_dim
+    if width is None:
         return []
     with model.truncate_embeddings(None):
         whole = int(model.get_embedding_dimension() or 0)
-    return [
-        linear_head(
-            np.eye(whole, model.truncate_dim, dtype=np.float32), np.zeros(model.truncate_dim, np.float32)
-        ).dense()
-    ]
+    return [linear_head(np.eye(whole, width, dtype=np.float32), np.zeros(width, np.float32)).dense()]

@@ -267,9 +267,8 @@ class MethodSweep:
             self._missing(f"time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations.")
         scored = {record.group for record in confirmed.records}
         self._without_student([g for g in self.groups if g not in best], "none of its trials was completed")
-        self._without_student(
-            [g for g in self.groups if g in chosen and g not in scored], "its best trial was not scored"
-        )
+        unscored = [g for g in self.groups if g in chosen and g not in scored]
+        self._without_student(unscored, "its best trial was not scored")
         write_confirmed(self.run, search, chosen)
         discard_checkpoints(self.run, {t.number for top in chosen.values() for t in top} | set(open_trials(trials)))
         self.tally.stage("done")

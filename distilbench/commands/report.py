@@ -12,11 +12,7 @@ from distilbench.storage.remote import is_uri
 
 
 def report(settings: ReportSettings) -> str:
-    """Write one leaderboard; where it is.
-
-    Raises:
-        InputError: a source cannot be read.
-    """
+    """Write one leaderboard; where it is."""
     if not is_uri(settings.out):
         check_writable("--out", Path(settings.out))
     sources = local_runs(settings.run, WITHOUT_STUDENTS)

@@ -171,9 +171,7 @@ def set_folders(root: Path) -> dict[Path, str]:
     # A subfolder has the name it is found by, be it a link; the root may be ".".
     outer, inner = _subfolders(root), [folder for parent in _subfolders(root) for folder in _subfolders(parent)]
     count = Counter(folder.name for folder in (*outer, *inner))
-    named = {
-        folder: folder.name if count[folder.name] == 1 else f"{folder.parent.name}/{folder.name}" for folder in inner
-    }
+    named = {f: f.name if count[f.name] == 1 else f"{f.parent.name}/{f.name}" for f in inner}
     return {root: root.resolve().name, **{folder: folder.name for folder in outer}, **named}
 
 

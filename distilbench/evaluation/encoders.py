@@ -127,10 +127,8 @@ def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequ
     """Check that the vectors of the `rows` of `sentences` have a direction."""
     bad = np.flatnonzero(~(np.linalg.norm(vectors_ND, axis=1) > LEAST_NORM))
     if len(bad):
-        sentence = sentences[int(rows[bad[0]])]
-        raise InputError(
-            f"encoder {encoder!r}: the vector of {sentence!r:.120} is zero or not finite, and has no cosine"
-        )
+        text = sentences[int(rows[bad[0]])]
+        raise InputError(f"encoder {encoder!r}: the vector of {text!r:.120} is zero or not finite, and has no cosine")
 
 
 def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:

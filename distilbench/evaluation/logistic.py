@@ -88,12 +88,10 @@ class Logistic:
             bias_gradient = residual.sum(dim=0)
             new = ahead - step_DP[:, :, None] * gradient
             new_bias = bias_ahead - step_P[:, None] * bias_gradient
-            decrement_P = (gradient * (ahead - new)).sum(dim=(0, 2)) + (bias_gradient * (bias_ahead - new_bias)).sum(
-                dim=1
-            )
-            uphill_P = (
-                (gradient * (new - weights)).sum(dim=(0, 2)) + (bias_gradient * (new_bias - bias)).sum(dim=1)
-            ) > 0
+            step, bias_step = ahead - new, bias_ahead - new_bias
+            decrement_P = (gradient * step).sum(dim=(0, 2)) + (bias_gradient * bias_step).sum(dim=1)
+            rise_P = (gradient * (new - weights)).sum(dim=(0, 2)) + (bias_gradient * (new_bias - bias)).sum(dim=1)
+            uphill_P = rise_P > 0
             momentum_P = torch.where(uphill_P, torch.ones_like(momentum_P), momentum_P)
             following_P = (1 + (1 + 4 * momentum_P**2).sqrt()) / 2
             pace_P = torch.where(uphill_P, torch.zeros_like(momentum_P), (momentum_P - 1) / following_P)

@@ -134,9 +134,8 @@ def _features(embed: Embed, parts: Sequence[PairSplit], train_N: Mask) -> NDArra
     if bad_U.any():
         raise ValueError(f"the vector of row {rows_U[bad_U.argmax()]} is not finite")
     length = _size(vectors_UD)
-    features_NF = pair_features(
-        vectors_UD[np.searchsorted(rows_U, left_N)], vectors_UD[np.searchsorted(rows_U, right_N)]
-    )
+    left_ND, right_ND = (vectors_UD[np.searchsorted(rows_U, side_N)] for side_N in (left_N, right_N))
+    features_NF = pair_features(left_ND, right_ND)
     width = vectors_UD.shape[1]
     for part_NF, least in ((features_NF[:, :width], NOTHING * length), (features_NF[:, width:], 0.0)):
         size = _size(part_NF[train_N])

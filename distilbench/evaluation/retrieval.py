@@ -189,10 +189,8 @@ def _filled(
         if origin_D is None:
             origin_D = block_ND.mean(axis=0, dtype=np.float64).astype(np.float32)
         block_ND -= origin_D
-        similarity_QR, found_QR = faiss.knn(
-            queries_QD, block_ND, min(best.k, len(block_ND)), faiss.METRIC_INNER_PRODUCT
-        )
-        best.add_result(similarity_QR, found_QR + start)
+        product_QR, found_QR = faiss.knn(queries_QD, block_ND, min(best.k, len(block_ND)), faiss.METRIC_INNER_PRODUCT)
+        best.add_result(product_QR, found_QR + start)
         del block_ND  # before the next one is read
     best.finalize()
     return best.I, seconds

@@ -85,9 +85,8 @@ class Clock:
 
     def training_end(self, rows: int) -> float:
         """When confirming trainings have to end before so many encoders are scored."""
-        first = min(
-            self.searched + 2 * START_S, self.end - PUBLISH_S
-        )  # students of the search have to be saved at least
+        # Students of the search have to be saved at least.
+        first = min(self.searched + 2 * START_S, self.end - PUBLISH_S)
         return max(first, self._before_end(rows, most=MOST_RESERVED / 2))
 
     @property

@@ -41,9 +41,8 @@ class ServingBudget(NamedTuple):
     def allows(self, row: Row) -> bool:
         """Return whether the row is within all limits."""
         costs = row.record.bytes_per_vector, latency_of(row), row.record.dim
-        return all(
-            limit is None or (cost is not None and cost <= limit) for cost, limit in zip(costs, self, strict=True)
-        )
+        limits = [(cost, limit) for cost, limit in zip(costs, self, strict=True) if limit is not None]
+        return all(cost is not None and cost <= limit for cost, limit in limits)
 
 
 NO_LIMIT = ServingBudget()

@@ -174,10 +174,8 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
 def best_students(board: Leaderboard) -> list[Row]:
     """Of each method's students at each number of bytes the best on dev, in the code that they are trained for."""
     best: dict[tuple[CompetitionKey, str, str, str], Row] = {}
-    rising = sorted(
-        reversed(board.rows), key=lambda row: (row.chosen, -math.inf if (d := row.dev.value) is None else d)
-    )
-    for row in rising:
+    rows = sorted(reversed(board.rows), key=lambda row: (row.chosen, -math.inf if (d := row.dev.value) is None else d))
+    for row in rows:
         record = row.record
         if record.role == "student" and record.quantisation == code_of(record.hyperparameters):
             named = record.configuration if record.trial is None else ""

@@ -56,11 +56,9 @@ def chosen_trials(
         best[group] = [first, *(t for t in ranked if t is not first)][:top]
     for group in groups:
         if group not in best:
-            open_ones = [
-                t for t in trials if t.state == TrialState.RUNNING and trial_group(t) == group and trial_rungs(t)
-            ]
-            if open_ones:
-                best[group] = [max(open_ones, key=result_objective)]
+            begun = [t for t in trials if t.state == TrialState.RUNNING and trial_group(t) == group and trial_rungs(t)]
+            if begun:
+                best[group] = [max(begun, key=result_objective)]
     return {group: best[group] for group in sorted(best)}
 
 

@@ -81,9 +81,8 @@ class _Recorder:
         finished, top = finished_trials(self.study), self.search.space.budget.confirm.top
         kept: set[int] = set()
         for group, ranked in best_per_group(finished, len(finished)).items():
-            kept |= {
-                t.number for t in (*itertools.islice(distinct_settings(ranked), top), nested_leader(ranked, group))
-            }
+            first = itertools.islice(distinct_settings(ranked), top)
+            kept |= {t.number for t in (*first, nested_leader(ranked, group))}
         for number in self.held - kept:
             self.held.discard(number)
             self._discard(number)

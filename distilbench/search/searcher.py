@@ -261,9 +261,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if result["failed"]:
             trial.failed = str(result["failed"])
             self.verdicts.fail(trial.number)
-        elif (
-            result["done"] and self.verdicts.runners[trial.number].stopped is None
-        ):  # Tune says so of what it stops, too
+        elif result["done"] and self.verdicts.runners[trial.number].stopped is None:
+            # Tune says that it is done of what it stops, too.
             trial.last = max(trial.rungs)
             self.verdicts.finish(trial.number, trial.last)
         self._settle()

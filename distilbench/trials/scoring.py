@@ -332,9 +332,8 @@ def parameters_of(prepared: Prepared, method: str, dim: int, model: Path | None)
     """Parameters of the whole encoder: of a saved model's files; else the teacher's, and D x d of the baseline's matrix."""
     if model is not None:
         return count_parameters(model)
-    return encoder_parameters(prepared.teacher) + (
-        0 if method in (TEACHER, FAISS_PEER) else prepared.vectors.width * dim
-    )
+    matrix = 0 if method in (TEACHER, FAISS_PEER) else prepared.vectors.width * dim
+    return encoder_parameters(prepared.teacher) + matrix
 
 
 def encoder_parameters(spec: EncoderSpec) -> int:
