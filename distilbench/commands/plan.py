@@ -40,10 +40,9 @@ def plan(settings: PlanSettings, run: Path, console: Console) -> dict[str, Any]:
         raise InputError(f"--from {run}: no times of a finished search in it; expected runs/NAME of a finished sweep")
     stages = []
     for timing in _stages(run, ("start", "prepare")):
-        scale = settings.sentences / timing.count if settings.sentences and timing.count else 1.0
-        stages.append(
-            Stage(timing.stage, timing.seconds, timing.seconds * (scale if timing.stage == "prepare" else 1.0))
-        )
+        sentences = settings.sentences if timing.stage == "prepare" else None
+        scale = sentences / timing.count if sentences and timing.count else 1.0
+        stages.append(Stage(timing.stage, timing.seconds, timing.seconds * scale))
     for folder in methods:
         stages += _of_method(settings, folder, len(methods))
     stages += [Stage(timing.stage, timing.seconds, timing.seconds) for timing in _stages(run, ("report",))]

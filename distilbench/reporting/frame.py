@@ -209,10 +209,9 @@ def _standing(compared: Comparison) -> list[BoardColumn]:
 
 
 def _origin() -> Iterator[BoardColumn]:
-    kinds: dict[str, Kind] = dict.fromkeys(
-        ("label", "configuration", "teacher", "start", "documents", "corpus"), "text"
-    )
-    kinds |= {"corpus_fingerprint": "text", "demonstration": "flag", "run": "text", "trial": "integer"}
+    texts = ("label", "configuration", "teacher", "start", "documents", "corpus", "corpus_fingerprint")
+    kinds: dict[str, Kind] = dict.fromkeys(texts, "text")
+    kinds |= {"demonstration": "flag", "run": "text", "trial": "integer"}
     for name, kind in kinds.items():
         yield BoardColumn(name, name.capitalize(), _at(f"record.{name}"), kind)
     for path in ("seed", "record_id", "model", "provenance.commit", "provenance.created_at"):

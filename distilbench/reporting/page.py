@@ -205,6 +205,7 @@ class Pages:
         lines = encoder_lines(board, chosen.rows, compared)
         columns = page_columns(board_columns(board, compared, serving))
         groups = [(name, list(own)) for name, own in itertools.groupby(columns, lambda column: column.group)]
+        cells = [[index.row.anchor, *(read(index) for *_, read in INDEX_COLUMNS)] for index in indexes]
         return render_html(
             "index.html.j2",
             "",
@@ -231,9 +232,7 @@ class Pages:
             indexes=indexes,
             wider=[index for index in indexes if FINDS in index.cost.setting],
             index_headings=[column[:3] for column in INDEX_COLUMNS],
-            every_index=Markup(
-                script_json([[i.row.anchor, *(read(i) for *_, read in INDEX_COLUMNS)] for i in indexes])
-            ),
+            every_index=Markup(script_json(cells)),
             trials=sum(run.trials for run in self.runs),
             sentences=sorted({run.described.sentences for run in self.runs if run.described.sentences}),
             runs=self.runs,

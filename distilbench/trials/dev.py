@@ -103,9 +103,8 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     compared_W = stored_parts(
         parts, documents, code_of(params), lambda count: embed(calibration_rows(prepared.train, count))
     )
-    measured_W = [
-        selection.measure(stored, from_rows(rows, asked_Nd), across=across) for stored, asked_Nd in compared_W
-    ]
+    asked_W = [(stored, from_rows(rows, asked_Nd)) for stored, asked_Nd in compared_W]
+    measured_W = [selection.measure(stored, asked, across=across) for stored, asked in asked_W]
     dev_W = [total(measured) for measured in measured_W]
     sizes = [stored_bytes(params, w) for w in widths]
     pca_W = [
