@@ -1,15 +1,17 @@
 """Print pairs beside the same students with their own documents as Markdown tables: the mean nDCG@10 over the test sets.
 
-python tools/pairs_table.py RUN... [--sets]
+python tools/pairs_table.py RUN... [--sets] [--keep FILE.jsonl.xz]
 
 A run is the folder of `sweep --select retrieval,documents=teacher`, or a file of its records. Shares are of the teacher with
 float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. With --sets also each set's own
-share, in float32 at the widest.
+share, in float32 at the widest. --keep writes the records of a run's folder, their numbers rounded to six digits.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import lzma
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -26,7 +28,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--sets", action="store_true")
+    parser.add_argument("--keep", type=Path)
     asked = parser.parse_args()
+    if asked.keep:
+        with lzma.open(asked.keep, "wt", encoding="utf-8", preset=9 | lzma.PRESET_EXTREME) as kept:
+            for line in (asked.runs[0] / "scores.jsonl").read_text(encoding="utf-8").splitlines():
+                kept.write(
+                    json.dumps(json.loads(line, parse_float=lambda number: float(f"{float(number):.6g}"))) + "\n"
+                )
     records = [read_records(path) if path.is_file() else read_runs([path]) for path in asked.runs]
     board = leaderboard(record for of_run in records for record in of_run)
     teacher = next(row for row in board.rows if row.record.role == "teacher" and row.record.quantisation == "float32")
