@@ -72,7 +72,7 @@ class RetrievalSet:
         """The rows that it is scored on."""
         return self.queries, self.documents
 
-    def with_queries(self, chosen: Rows) -> RetrievalSet:
+    def of_queries(self, chosen: Rows) -> RetrievalSet:
         """The same with the queries at these positions alone, and all documents."""
         return replace(
             self,

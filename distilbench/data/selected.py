@@ -71,7 +71,7 @@ def with_retrieval_tests(corpus: Corpus) -> Corpus:
             sets.append(s)
             continue
         every = np.arange(len(s.queries))
-        sets += [replace(s.with_queries(every[::2]), split="dev"), replace(s.with_queries(every[1::2]), split="test")]
+        sets += [replace(s.of_queries(every[::2]), split="dev"), replace(s.of_queries(every[1::2]), split="test")]
         lines.append(
             f"{s.name} retrieval has no test queries: {len(s.queries) // 2:,} of its dev queries are kept for that"
         )

@@ -39,7 +39,7 @@ from distilbench.methods.parts.unlabelled import (
 )
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.phases import Phase
+from distilbench.training.phases import Phase, alike
 
 TUNED_ON, TUNING_BATCH = 50_000, 512
 """Training sentences that the head's own steps are made of, and those that are compared in one step; at most."""
@@ -141,8 +141,8 @@ class HPD(Nested, Whitened, FineTuned):
 
     @classmethod
     def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
-        head = "a head fitted to the student's" if params.get("head_steps") else "its PCA"
-        return int(params["output_dim"]), head.replace(" PCA", " whitened PCA") if params.get("whiten_from") else head
+        head = "its whitened PCA" if params.get("whiten_from") else "its PCA"
+        return int(params["output_dim"]), "a head fitted to the student's" if params.get("head_steps") else head
 
     def shared_space(self) -> SharedSpace:
         """The teacher's PCA, or, where the projection has steps of its own, the regression of what it gives on the teacher's
@@ -179,7 +179,7 @@ class HPD(Nested, Whitened, FineTuned):
             return []
         batch, trained = min(TUNING_BATCH, examples), [self.projection]
         phase = Phase("head", examples, p.head_steps, batch, p.head_lr, self.head_loss, self._read, trained=trained)
-        return [replace(phase, shape=lambda _: 0)]  # all its batches are alike
+        return [replace(phase, shape=alike)]
 
     def _read(self) -> None:
         self.states_ND = torch.from_numpy(self.states(self.tuned_rows)).to(self.device)

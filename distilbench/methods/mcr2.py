@@ -27,7 +27,7 @@ from distilbench.methods.parts.nested import widths_of
 from distilbench.methods.parts.starts import spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import CodedParams, TrainedParams, check_enough
-from distilbench.training.phases import Phase
+from distilbench.training.phases import Phase, alike
 
 CLUSTER_HEAD = "cluster_head.safetensors"
 """In an exported student: the layer from its trunk to the logits of the clusters."""
@@ -100,8 +100,7 @@ class CompressionHead(nn.Module):
     def phase(self) -> Phase:
         """One, over the similar pairs (or the sentences, when pairs are noisy copies)."""
         p = self.params
-        alike = all(can_replay(p.clusters, p.batch_size, width) for width in self.widths)
-        shape = (lambda _: 0) if alike else None
+        shape = alike if all(can_replay(p.clusters, p.batch_size, width) for width in self.widths) else None
         return Phase(
             "compress", len(self.sides[0]), p.steps, p.batch_size, p.lr, self.loss, trained=[self], shape=shape
         )

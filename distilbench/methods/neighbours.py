@@ -28,7 +28,7 @@ from distilbench.methods.parts.starts import spread
 from distilbench.prepare.nearest import nearest_others
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import CodedParams, TrainedParams, check_enough
-from distilbench.training.phases import Phase
+from distilbench.training.phases import Phase, alike
 
 CODED_ON = 20_000
 """Training sentences that a product code is fitted on at most: 78 for each of 256 centroids."""
@@ -112,7 +112,7 @@ class Neighbours(HeadMethod):
         phase = Phase(
             "neighbours", examples, p.steps, p.batch_size, p.lr, self.loss, self._find_groups, trained=trained
         )
-        return [replace(phase, shape=lambda _: 0)]  # all its batches are alike
+        return [replace(phase, shape=alike)]
 
     def _find_groups(self) -> None:
         """Know who is near whom, where batches are made of groups."""

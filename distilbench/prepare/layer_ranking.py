@@ -33,7 +33,7 @@ from distilbench.encoders.student import (
     with_encoder,
 )
 from distilbench.evaluation.selection import HeldOutSet, JudgedSet, SelectionSets, total
-from distilbench.evaluation.sts import Embed
+from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.prepare.pool import progress
 from distilbench.prepare.selection_sets import held_out_set
 from distilbench.prepare.tokens import Tokens, load_tokens
@@ -185,7 +185,8 @@ class LayerRanker:
             all_layers = str(replace(StudentSpec.parse(self.student), rule=f"layers:{named_layers(range(count))}"))
             model, began = load_student(all_layers, self.teacher, default_device(), self.pooling), time.perf_counter()
             layers = LayerList(model[0].model, f"--student {self.student}")
-            source = Source(model, layers, ids, sampled, self.vectors.take, judged)
+            known = np.union1d(sampled, judged.rows)
+            source = Source(model, layers, ids, sampled, from_rows(known, self.vectors.take(known)), judged)
             ranking = LayerRanking(
                 student=with_encoder(self.student, lambda name: EncoderSpec(name).title),
                 encoder=student_source(self.student, self.teacher).title,
@@ -236,7 +237,7 @@ def sample_items(judged: SelectionSets, items: int, teacher: Embed) -> Selection
                     whole, left_P=some(whole.left_P), right_P=some(whole.right_P), score_P=some(whole.score_P)
                 )
             case RetrievalSet():
-                return whole.with_queries(some(np.arange(len(whole.queries))))
+                return whole.of_queries(some(np.arange(len(whole.queries))))
             case HeldOutSet():
                 return held_out_set(HeldOut("dev", some(whole.rows)), teacher)
 
@@ -253,6 +254,7 @@ class Source:
     tokens: Tokens
     train: Rows
     teacher: Embed
+    """Its vectors of all that is read."""
     judged: SelectionSets
 
     def small(self) -> Source:
@@ -292,11 +294,7 @@ class Source:
     def _scored(self, choice: tuple[int, ...], states_ND: NDArray[np.float32], dev_rows: Rows) -> RankedChoice:
         train_ND, dev_ND = states_ND[: len(self.train)], states_ND[len(self.train) :]
         regressed_NE = ridge(train_ND, self.teacher(self.train))(dev_ND)
-
-        def student(rows: Rows) -> NDArray[np.float32]:
-            return regressed_NE[np.searchsorted(dev_rows, rows)]
-
-        measured = self.judged.measure(self.teacher, student, across=True)
+        measured = self.judged.measure(self.teacher, from_rows(dev_rows, regressed_NE), across=True)
         # Of one pair, or of gold scores that are all the same, there is no correlation.
         return RankedChoice(
             layers=choice, regressed=total([m._replace(value=float(np.nan_to_num(m.value))) for m in measured])

@@ -56,7 +56,7 @@ def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> Iterable[JudgedSet]:
 def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, documents: int = DOCUMENTS) -> RetrievalSet:
     """A part of a retrieval set: a sample of its queries, the documents that answer them, and those that are hardest."""
     if len(task.queries) > queries:
-        task = task.with_queries(np.sort(np.random.default_rng(0).choice(len(task.queries), queries, replace=False)))
+        task = task.of_queries(np.sort(np.random.default_rng(0).choice(len(task.queries), queries, replace=False)))
     needed = np.unique(np.concatenate(task.relevant))
     if len(task.documents) <= max(documents, len(needed)):
         return task

@@ -41,6 +41,11 @@ class Phase:
     order: Callable[[np.random.Generator], NDArray[np.int64]] | None = None
 
 
+def alike(index_B: NDArray[np.int64]) -> int:
+    """A `Phase.shape`: all batches have one."""
+    return 0
+
+
 def epoch_steps(epochs: float, examples: int, batch_size: int) -> int:
     """Count the whole batches in so many passes over the examples, at least one."""
     return max(1, round(epochs * (examples // batch_size)))

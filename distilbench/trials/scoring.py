@@ -254,10 +254,7 @@ def _code(
     if trained and (place := saved_code(folder, kind, width)):
         return Code.load(kind, place, width)
     vectors_Nd = np.ascontiguousarray(calibration_ND[:, :width])
-    key = kind, hashlib.sha256(vectors_Nd.tobytes()).hexdigest() if candidate.documents else ""
-    code = _codes.get(key) or Code.calibrate(kind, vectors_Nd)
-    if candidate.documents:
-        _codes[key] = code
+    code = _of_documents(kind, vectors_Nd) if candidate.documents else Code.calibrate(kind, vectors_Nd)
     if folder is not None:
         code.save(folder)
     return code
@@ -266,6 +263,13 @@ def _code(
 _codes: dict[tuple[str, str], Code] = {}
 """Codes of the teacher's documents, by kind and checksum of what they are calibrated on: students of a method share them, and
 a product code takes minutes."""
+
+
+def _of_documents(kind: Quantisation, vectors_Nd: NDArray[np.float32]) -> Code:
+    key = kind, hashlib.sha256(vectors_Nd.tobytes()).hexdigest()
+    if key not in _codes:
+        _codes[key] = Code.calibrate(kind, vectors_Nd)
+    return _codes[key]
 
 
 def space_folder(run: Path, model: str) -> Path:
