@@ -288,8 +288,8 @@ def _with_own_documents(row: Row, board: Leaderboard) -> Row | None:
 
 def _size(row: Row, board: Leaderboard) -> str:
     size, teacher = row.record.bytes_per_vector, teacher_row(row, board.rows)
-    beside = competes(row.record)
-    smaller = f" ({short(teacher.record.bytes_per_vector / size)} times smaller)" if teacher and beside else ""
+    times = teacher.record.bytes_per_vector / size if teacher and competes(row.record) else 1
+    smaller = f" ({short(times)} times smaller)" if times != 1 else ""
     return f"{size:,} {'byte' if size == 1 else 'bytes'} a vector{smaller}"
 
 

@@ -195,6 +195,12 @@ def test_each_need_has_its_row(make_score) -> None:
     )
 
 
+def test_a_vector_of_the_teachers_size_is_not_called_smaller(make_score) -> None:
+    records = [timed_records(make_score)[0], row(make_score, "fast", 80.0, 1536, "float32", ms=0.02)]
+    summaries = [one.summary for one in answer(leaderboard(records)).recommendations]
+    assert summaries and all("1,536 bytes a vector, " in text and "smaller" not in text for text in summaries)
+
+
 def test_a_search_over_several_objectives_ends_with_its_front_and_five_lines(make_score, make_trial) -> None:
     trial = make_trial(0, values={"quality": 80.0, "bytes": 64.0})
     assert is_front([trial]) and not is_front([make_trial(0), *timed_records(make_score)])
