@@ -379,6 +379,30 @@ def reads_tokens(model: SentenceTransformer) -> bool:
         return not any(backend.encode("").type_ids)
 
 
+def reads_ids(model: SentenceTransformer) -> bool:
+    """Whether `encode` reads token ids with the encoder whatever the prompt, and no module leaves the prompt out."""
+    return reads_tokens(model) and not _leaves_prompt_out(model)
+
+
+def _leaves_prompt_out(model: SentenceTransformer) -> bool:
+    return any(getattr(module, "include_prompt", True) is False for module in model)
+
+
+def keep_half(model: SentenceTransformer) -> None:
+    """Keep the weights of linear layers in bfloat16, for an encoder that is only read, and only in bfloat16 autocast.
+
+    Autocast rounds them so in every call: the vectors are the same to the last bit. All else stays in float32, embeddings
+    too, which autocast adds up in float32.
+    """
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            for name, weight in list(module.named_parameters(recurse=False)):
+                # A new one: an embedding may share the old one.
+                setattr(module, name, torch.nn.Parameter(weight.detach().to(torch.bfloat16), requires_grad=False))
+
+
 BACKEND_FROM = 64
 """Texts from which a fast tokenizer's backend is asked itself."""
 _TOKENIZER = threading.Lock()
@@ -463,7 +487,7 @@ def encode(
     asked = [prompt] * len(sentences) if prompt is None or isinstance(prompt, str) else prompt
     before = [default if own is None else own for own in asked]
     texts = [own + sentence for own, sentence in zip(before, sentences, strict=True)]
-    if any(getattr(module, "include_prompt", True) is False for module in model) and any(before):
+    if _leaves_prompt_out(model) and any(before):
         out = _encode_prompted(model, sentences, before)
     elif reads_tokens(model):
         budget = tokens_per_batch or TOKENS_PER_BATCH[device]
