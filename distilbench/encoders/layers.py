@@ -1,4 +1,5 @@
-"""The layers of any transformer that is a chain of alike layers: finding them, and keeping some.
+"""The layers of any transformer that is a chain of alike layers: finding them, and keeping some; and its embeddings, which
+can stand for the layers that are left out before the first.
 
 BERT, RoBERTa, ELECTRA and MPNet keep them as `encoder.layer`, DistilBERT as `transformer.layer`, ModernBERT and decoders
 such as Qwen3 as `layers`; all of them are a `ModuleList` as long as the configuration says.
@@ -7,10 +8,13 @@ such as Qwen3 as `layers`; all of them are a `ModuleList` as long as the configu
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from distilbench.errors import InputError
 
@@ -87,3 +91,60 @@ def _alike(first: nn.Module, layer: nn.Module) -> bool:
     absent = tuple(f"{name}." for name, part in first.named_children() if isinstance(part, nn.Identity))
     shapes = [{n: p.shape for n, p in one.state_dict().items()} for one in (first, layer)]
     return shapes[0] == {n: s for n, s in shapes[1].items() if not (absent and n.startswith(absent))}
+
+
+class InputEmbeddings:
+    """What a model's first layer reads: a vector of each token, normalised after those of its place and segment are added.
+
+    A layer from the middle of a model has only ever read states of the layer before. Where each token's vector is its mean
+    state there, the layer reads what it is used to, but for the context. Axes: U tokens, D width.
+    """
+
+    def __init__(self, table: nn.Embedding, norm: nn.LayerNorm, others: Sequence[nn.Embedding]) -> None:
+        self.table, self.norm, self.others = table, norm, others
+
+    @staticmethod
+    def of(model: nn.Module) -> InputEmbeddings | None:
+        """The embeddings of a model; None where they are not normalised, as those of Qwen3, or of another width than the
+        states."""
+        table: Any = model.get_input_embeddings()  # type: ignore[operator]
+        name = next(name for name, part in model.named_modules() if part is table)
+        parent = model.get_submodule(name.rpartition(".")[0])
+        parts = [] if parent is model else list(parent.children())
+        norms = [part for part in parts if isinstance(part, nn.LayerNorm)]
+        others = [part for part in parts if isinstance(part, nn.Embedding) and part is not table]
+        if len(norms) != 1 or norms[0].normalized_shape != (table.embedding_dim,):
+            return None
+        return InputEmbeddings(table, norms[0], others)
+
+    def state(self) -> Mapping[str, Tensor]:
+        """A copy of all of their parameters, by names of ours."""
+        return {name: part.detach().clone() for name, part in self._parameters().items()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take the parameters that `state` copied."""
+        with torch.no_grad():
+            for name, part in self._parameters().items():
+                part.copy_(state[name])
+
+    def stand_for(self, tokens_U: NDArray[np.int64], states_UD: NDArray[np.float32]) -> None:
+        """Give these tokens the vectors that are normalised to their states; places and segments add nothing.
+
+        The norm gets the deviation of each of the states' numbers over all tokens as its scale, and their mean as its bias.
+        """
+        deviation_D, mean_D = states_UD.std(axis=0), states_UD.mean(axis=0)
+        scale_D = np.where(deviation_D == 0, 1, deviation_D)
+        if self.norm.bias is None:
+            mean_D = np.zeros_like(mean_D)
+        with torch.no_grad():
+            for other in self.others:
+                other.weight.zero_()
+            self.norm.weight.copy_(torch.from_numpy(scale_D))
+            if self.norm.bias is not None:
+                self.norm.bias.copy_(torch.from_numpy(mean_D))
+            vectors_UD = torch.from_numpy((states_UD - mean_D) / scale_D)
+            self.table.weight[torch.from_numpy(tokens_U)] = vectors_UD.to(self.table.weight.device)
+
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        parts = {"table": self.table, "norm": self.norm} | {f"other{i}": part for i, part in enumerate(self.others)}
+        return {f"{part}.{name}": value for part, m in parts.items() for name, value in m.named_parameters()}

@@ -18,6 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from distilbench.encoders.encoder import EncoderSpec, reads_tokens
 from distilbench.encoders.prompts import Prompts, own_prompts
 from distilbench.errors import InputError
@@ -132,10 +135,17 @@ def absolute_student(student: str) -> str:
     return with_encoder(student, lambda name: EncoderSpec(name).absolute().name)
 
 
-def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str = MEAN) -> SentenceTransformer:
+def load_student(
+    student: str,
+    teacher: EncoderSpec,
+    device: str,
+    pooling: str = MEAN,
+    skipped_VD: NDArray[np.float32] | None = None,
+) -> SentenceTransformer:
     """Transformer and pooling to start from, in evaluation mode.
 
-    The layers are written out: `resolved_student` says what `half` and `auto` are.
+    The layers are written out: `resolved_student` says what `half` and `auto` are. `skipped_VD` is each token's mean state
+    after the layers that are left out before the first, for which the embeddings then stand.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -144,10 +154,13 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
         raise InputError(f"--student {student}: it has no transformer to load; expected an encoder, or layers of one")
     transformer = student_source(student, teacher).load(device)[0]
     if StudentSpec.parse(student).is_layers:
-        from distilbench.encoders.layers import LayerList
+        from distilbench.encoders.layers import InputEmbeddings, LayerList
 
-        layer_list = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
+        model = getattr(transformer, "model", transformer)
+        layer_list = LayerList(model, f"--student {student}")
         layer_list.keep(listed_layers(student, len(layer_list.layers)))
+        if skipped_VD is not None and (embeddings := InputEmbeddings.of(model)):
+            embeddings.stand_for(np.arange(len(skipped_VD)), skipped_VD)
     width = int(transformer.get_embedding_dimension())
     return SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device=device).eval()
 

@@ -1,6 +1,7 @@
 """Which layers of an encoder make the best start of a student: every choice of that many, ranked before any training.
 
-The pooled states of each choice are regressed on the teacher's embeddings (ridge, closed form), and the regressed vectors
+The embeddings stand for the layers before the first of a choice (`prepare.skipped_layers`), as they will in training. The
+pooled states of each choice are regressed on the teacher's embeddings (ridge, closed form), and the regressed vectors
 are judged by what students are selected by: on pairs of sentences, or as queries for the teacher's documents, which need no
 encoding.
 Axes: N sentences, D width of the student, E of the teacher.
@@ -36,6 +37,7 @@ from distilbench.evaluation.selection import HeldOutSet, JudgedSet, SelectionSet
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.prepare.pool import progress
 from distilbench.prepare.selection_sets import held_out_set
+from distilbench.prepare.skipped_layers import embeddings_setter, sample_rows
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.storage.arrays import ShardedArray, array_sha256
 from distilbench.storage.files import write_json
@@ -48,9 +50,8 @@ if TYPE_CHECKING:
 
 SENTENCES = 3000
 """Training sentences of the regression at most."""
-ENOUGH_SENTENCES = 1000
 TOKENS = 120_000
-"""The most tokens that are read of more than `ENOUGH_SENTENCES` sentences: long documents take as long as short ones."""
+"""The most tokens that are read of more than 1,000 sentences: long documents take as long as short ones."""
 ITEMS = 1500
 """Dev pairs and queries at most, of all sets together."""
 EXHAUSTIVE = 80
@@ -62,7 +63,7 @@ FINALISTS = 6
 """Choices that the second round compares on everything."""
 RIDGE = 1e-3
 """The ridge, as a share of the mean variance of a state's numbers."""
-STEP_VERSION = 2
+STEP_VERSION = 3
 FILE = "layer-ranking.json"
 KEPT = "layer-rankings.json"
 """In the prepared folder of a run: the rankings of all of its students, as a list."""
@@ -166,7 +167,10 @@ class LayerRanker:
         """The folder with the ranking, made if not there."""
         ids = load_tokens(self.tokens)
         depth, count = student_layers(self.student, self.teacher), count_layers(self.student, self.teacher)
-        sampled, judged = sample_sentences(self.train, ids), sample_items(self.judged, ITEMS, self.vectors.take)
+        sampled, judged = (
+            sample_rows(self.train, ids, SENTENCES, TOKENS),
+            sample_items(self.judged, ITEMS, self.vectors.take),
+        )
         parts = {
             "encoder": student_source(self.student, self.teacher).identity(),
             "pooling": self.pooling,
@@ -186,7 +190,8 @@ class LayerRanker:
             model, began = load_student(all_layers, self.teacher, default_device(), self.pooling), time.perf_counter()
             layers = LayerList(model[0].model, f"--student {self.student}")
             known = np.union1d(sampled, judged.rows)
-            source = Source(model, layers, ids, sampled, from_rows(known, self.vectors.take(known)), judged)
+            stand_for = embeddings_setter(model, layers.layers, ids, sampled, np.union1d(sampled, read_rows(judged)))
+            source = Source(model, layers, ids, sampled, from_rows(known, self.vectors.take(known)), judged, stand_for)
             ranking = LayerRanking(
                 student=with_encoder(self.student, lambda name: EncoderSpec(name).title),
                 encoder=student_source(self.student, self.teacher).title,
@@ -203,11 +208,10 @@ class LayerRanker:
         return store.build("layers", parts, [FILE], make)
 
 
-def sample_sentences(train: Rows, tokens: Tokens) -> Rows:
-    """A fixed sample of the training sentences, rising rows."""
-    drawn = np.random.default_rng(0).permutation(train)[:SENTENCES]
-    within = int(np.searchsorted(np.cumsum(tokens.lengths_of(drawn)), TOKENS, side="right"))
-    return np.sort(drawn[: max(within, ENOUGH_SENTENCES)])
+def read_rows(judged: SelectionSets) -> Rows:
+    """The rows of dev sets that a student's layers read: documents have the teacher's vectors."""
+    read = [column for s in judged.every for column in (s.columns if isinstance(s, StsSet) else (s.queries,))]
+    return np.unique(np.concatenate(read))
 
 
 def _digests(judged: JudgedSet) -> list[str]:
@@ -256,6 +260,8 @@ class Source:
     teacher: Embed
     """Its vectors of all that is read."""
     judged: SelectionSets
+    stand_for: Callable[[int], None]
+    """Has the model's embeddings stand for so many of its first layers."""
 
     def small(self) -> Source:
         """A fixed part of it, for the first round."""
@@ -264,12 +270,12 @@ class Source:
 
     def judge(self, choices: Sequence[tuple[int, ...]], label: str) -> list[RankedChoice]:
         """The choices, the best first; a progress bar has this `label`."""
-        read = [column for s in self.judged.every for column in (s.columns if isinstance(s, StsSet) else (s.queries,))]
-        dev_rows = np.unique(np.concatenate(read))
+        dev_rows = read_rows(self.judged)
         rows, judged = np.concatenate([self.train, dev_rows]), []
         with progress(label, len(choices) * len(rows), "sentences") as advance:
             for choice in choices:
                 self.layers.keep(choice)
+                self.stand_for(choice[0])
                 judged.append(self._scored(choice, self._states(rows), dev_rows))
                 advance(len(rows))
         return sorted(judged, key=lambda choice: (-choice.regressed, choice.layers))

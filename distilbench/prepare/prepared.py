@@ -22,6 +22,7 @@ from distilbench.prepare.layer_ranking import keep_rankings
 from distilbench.prepare.nearest import Candidates, load_candidates, load_nearest
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.selection_sets import dev_sets
+from distilbench.prepare.skipped_layers import load_skipped_layers
 from distilbench.prepare.static_start import StaticStart, load_static_start
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import Score
@@ -45,6 +46,8 @@ class StudentArtifacts:
     tokens: Path | None = None
     static: Path | None = None
     """What a static student starts from."""
+    skipped: Path | None = None
+    """The states that its embeddings stand for, of the layers before its first one."""
     ranking: Path | None = None
     """The ranking that chose its layers."""
     prompts: Prompts | None = None
@@ -57,6 +60,7 @@ class StudentArtifacts:
             "pooling": self.pooling,
             "tokens": _path(self.tokens),
             "static": _path(self.static),
+            "skipped": _path(self.skipped),
             "student_prompts": vars(self.prompts) if self.prompts else None,
         }
 
@@ -131,6 +135,7 @@ class Artifacts:
             "nearest": [self.nearest],
             "layers": [student.ranking for student in students],
             "static": [student.static for student in students],
+            "skipped layers": [student.skipped for student in students],
         }
         artifacts = {}
         for kind, paths in folders.items():
@@ -190,6 +195,8 @@ class Prepared:
     """What is reported of held-out sentences, where there are any."""
     static: StaticStart | None = None
     """What a static student starts from."""
+    skipped_VD: NDArray[np.float32] | None = None
+    """Each token's mean state after the layers before the student's first one."""
     students: Mapping[str, Prepared] = field(default_factory=dict)
     """The same for each student that the search space names."""
 
@@ -254,6 +261,7 @@ def _load_student(saved: Mapping[str, Any]) -> dict[str, Any]:
         "pooling": saved["pooling"],
         "student_prompts": Prompts(**prompts) if prompts else None,
         "static": load_static_start(Path(saved["static"])) if saved["static"] else None,
+        "skipped_VD": load_skipped_layers(Path(saved["skipped"])) if saved.get("skipped") else None,
     }
 
 

@@ -24,6 +24,7 @@ from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import Artifacts, StudentArtifacts
 from distilbench.prepare.pruned_students import pruned_encoder, pruned_static
 from distilbench.prepare.selection_sets import dev_sets, judged_sets
+from distilbench.prepare.skipped_layers import skipped_layers_artifact
 from distilbench.prepare.static_start import static_start_artifact
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.run import PreparationSettings
@@ -132,7 +133,9 @@ def prepare_student(
             student = str(StudentSpec.parse(student).made_of(str(encoder)))
             reads = settings.student_reading(student)
         tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
-    return StudentArtifacts(student, pooling, tokens, static, folder, Prompts.of(reads) if settings.by_role else None)
+    skipped = skipped_layers_artifact(student, teacher, pooling, tokens, corpus.train, store)
+    prompts_of = Prompts.of(reads) if settings.by_role else None
+    return StudentArtifacts(student, pooling, tokens, static, skipped, folder, prompts_of)
 
 
 def _with_logits(

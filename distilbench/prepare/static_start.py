@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from distilbench.prepare.pool import ShardTask, run_in_process
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.files import atomic_path, remove_folder
 from distilbench.storage.store import ArtifactStore
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 STEP_VERSION = 1
 VECTORS, TOKENIZER = "vectors.npy", "tokenizer.json"
@@ -51,15 +54,21 @@ class TokenEncoding(ShardTask):
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder; a prompt is part of a sentence and is left out."""
         model = self.spec.load()
-        none, one = token_ids(model, ["", "a"])
-        before = next((i for i, (left, right) in enumerate(zip(none, one, strict=False)) if left != right), len(none))
+        before, after = around_a_token(model)
 
         def make(shard: int, start: int, stop: int) -> None:
-            ids = [[*none[:before], token, *none[before:]] for token in range(start, stop)]
+            ids = [[*before, token, *after] for token in range(start, stop)]
             vectors_VD = encode_ids(model, ids, TOKENS_AT_ONCE)
             save_array(self.folder / shard_name(shard), vectors_VD)
 
         return make
+
+
+def around_a_token(model: SentenceTransformer) -> tuple[list[int], list[int]]:
+    """The special tokens before and after the text of a sentence."""
+    none, one = token_ids(model, ["", "a"])
+    before = next((i for i, (left, right) in enumerate(zip(none, one, strict=False)) if left != right), len(none))
+    return none[:before], none[before:]
 
 
 def static_start_artifact(teacher: EncoderSpec, store: ArtifactStore) -> Path:

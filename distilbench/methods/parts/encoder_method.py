@@ -91,7 +91,8 @@ class EncoderMethod(Method):
             self.student = self.static = self._static_student(prepared.static)
             self.width = self.static.width
         else:
-            self.student = load_student(prepared.student, prepared.teacher, device, prepared.pooling)
+            start = prepared.student, prepared.teacher, device, prepared.pooling, prepared.skipped_VD
+            self.student = load_student(*start)
             if getattr(params, "freeze_embeddings", False):
                 freeze_embeddings(self.student)
             self.pad = self.student.tokenizer.pad_token_id or 0

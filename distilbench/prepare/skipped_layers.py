@@ -1,0 +1,162 @@
+"""What a student starts from whose first layer is not the encoder's first: each token's mean state after the layers that it
+skips (`encoders.layers.InputEmbeddings`).
+
+A state depends on the sentence. So it is the mean over a sample of training sentences, and over the token on its own, which
+says something of tokens that no sentence has. Axes: U tokens, V all of them, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.data.corpus import Rows
+from distilbench.encoders.encoder import (
+    TOKENS_PER_BATCH,
+    EncoderSpec,
+    default_device,
+    padded,
+    token_budget_batches,
+)
+from distilbench.encoders.student import StudentSpec, count_layers, listed_layers, load_student, student_source
+from distilbench.prepare.pool import progress
+from distilbench.prepare.static_start import around_a_token
+from distilbench.prepare.tokens import Tokens, load_tokens
+from distilbench.storage.arrays import array_sha256, save_array
+from distilbench.storage.store import ArtifactStore
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+SENTENCES, TOKENS = 6000, 200_000
+"""Training sentences at most whose states are read, and their tokens."""
+ALONE = 2.0
+"""Sentences that a token on its own counts as."""
+STATES = "states.npy"
+STEP_VERSION = 1
+
+
+def skipped_layers_artifact(
+    student: str, teacher: EncoderSpec, pooling: str, tokens: Path, train: Rows, store: ArtifactStore
+) -> Path | None:
+    """The folder with the states of all tokens, V x D, made in this process if it is not there; `tokens` is the artifact of
+    the student's.
+
+    None for a student that skips no layer before its first one, or whose embeddings cannot stand for layers.
+    """
+    from distilbench.encoders.layers import InputEmbeddings, LayerList
+
+    spec = StudentSpec.parse(student)
+    first = listed_layers(student, count_layers(student, teacher))[0] if spec.is_layers else 0
+    if first == 0:
+        return None
+    source = student_source(student, teacher)
+    if InputEmbeddings.of(source.skeleton()[0].model) is None:
+        return None
+    ids = load_tokens(tokens)
+    sampled = sample_rows(train, ids, SENTENCES, TOKENS)
+    parts = {
+        "encoder": source.identity(),
+        "layers": first,
+        "tokens": tokens.name,
+        "train": array_sha256(sampled),
+        "step_version": STEP_VERSION,
+    }
+
+    def make(folder: Path, missing: list[str]) -> None:
+        skipped = replace(spec, rule=f"layers:{','.join(map(str, range(first)))}")
+        model = load_student(str(skipped), teacher, default_device(), pooling)
+        layers = LayerList(model[0].model, f"--student {student}").layers
+        every = np.arange(model[0].model.get_input_embeddings().num_embeddings)
+        [states_VD] = mean_states(model, layers[-1:], [ids[int(row)] for row in sampled], every)
+        save_array(folder / STATES, states_VD)
+
+    return store.build("skipped-layers", parts, [STATES], make)
+
+
+def load_skipped_layers(folder: Path) -> NDArray[np.float32]:
+    """The states kept in an artifact folder, memory-mapped."""
+    states_VD: NDArray[np.float32] = np.load(folder / STATES, mmap_mode="r", allow_pickle=False)
+    return states_VD
+
+
+def embeddings_setter(
+    model: SentenceTransformer, layers: Sequence[nn.Module], ids: Tokens, sampled: Rows, rows: Rows
+) -> Callable[[int], None]:
+    """What has a model's embeddings stand for so many of its first `layers`, which it has all: 0 is as they are now.
+
+    The states are means over the sentences `sampled`, of the tokens of all sentences that are to be read, `rows`.
+    """
+    from distilbench.encoders.layers import InputEmbeddings
+
+    embeddings = InputEmbeddings.of(model[0].model)
+    if embeddings is None or len(layers) == 1:
+        return lambda count: None
+    tokens_U, own = np.unique(ids.flat(rows)[0]), embeddings.state()
+    states = mean_states(model, layers[:-1], [ids[int(row)] for row in sampled], tokens_U)
+
+    def stand_for(count: int) -> None:
+        embeddings.load(own)
+        if count:
+            embeddings.stand_for(tokens_U, states[count - 1])
+
+    return stand_for
+
+
+def sample_rows(train: Rows, tokens: Tokens, sentences: int, most: int, enough: int = 1000) -> Rows:
+    """A fixed sample of the training sentences, rising rows: of more than `enough` at most so many, and `most` tokens."""
+    drawn = np.random.default_rng(0).permutation(train)[:sentences]
+    within = int(np.searchsorted(np.cumsum(tokens.lengths_of(drawn)), most, side="right"))
+    return np.sort(drawn[: max(within, enough)])
+
+
+def mean_states(
+    model: SentenceTransformer,
+    layers: Sequence[nn.Module],
+    sentences: Sequence[NDArray[np.int32]],
+    tokens_U: NDArray[np.int64],
+) -> list[NDArray[np.float32]]:
+    """The tokens' mean states after each of the model's `layers`, over the sentences (ids) and over the token alone."""
+    import torch
+
+    before, after = around_a_token(model)
+    alone = [[*before, int(token), *after] for token in tokens_U]
+    device, pad = model.device.type, int(model.tokenizer.pad_token_id or 0)
+    table = model[0].model.get_input_embeddings()
+    place_V = torch.full((table.num_embeddings,), len(tokens_U), device=device)
+    place_V[torch.from_numpy(tokens_U).to(device)] = torch.arange(len(tokens_U), device=device)
+    width = int(model[0].get_embedding_dimension())
+    sums = [torch.zeros((len(tokens_U) + 1, width), device=device) for _ in layers]
+    weight_U = torch.zeros(len(tokens_U) + 1, device=device)
+
+    def read(ids: Sequence[Any], weight: float, column: int | None) -> None:
+        features = padded(ids, pad, device)
+        counted_BT = features["attention_mask"].bool()
+        if column is not None:
+            counted_BT = counted_BT & (torch.arange(counted_BT.shape[1], device=device) == column)
+        place_T = place_V[features["input_ids"][counted_BT]]
+        model(features)
+        weight_U.index_add_(0, place_T, torch.full(place_T.shape, weight, device=device))
+        for layer, total_UD in zip(layers, sums, strict=True):
+            total_UD.index_add_(0, place_T, weight * seen[layer][counted_BT])
+
+    def keep(layer: nn.Module, _: Any, out: Any) -> None:
+        seen[layer] = out[0] if isinstance(out, tuple) else out
+
+    seen: dict[nn.Module, Any] = {}
+    hooks = [layer.register_forward_hook(keep) for layer in layers]
+    with torch.inference_mode(), progress("Token states", len(alone) + len(sentences), "texts") as advance:
+        for texts, weight, column in ((alone, ALONE, len(before)), (sentences, 1.0, None)):
+            lengths = np.array([len(text) for text in texts], dtype=np.int64)
+            for batch in token_budget_batches(lengths, TOKENS_PER_BATCH[device]):
+                read([texts[i] for i in batch], weight, column)
+                advance(len(batch))
+    for hook in hooks:
+        hook.remove()
+    return [(total_UD / weight_U[:, None])[:-1].cpu().numpy() for total_UD in sums]
