@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -93,6 +93,14 @@ def _alike(first: nn.Module, layer: nn.Module) -> bool:
     return shapes[0] == {n: s for n, s in shapes[1].items() if not (absent and n.startswith(absent))}
 
 
+class TokenStates(NamedTuple):
+    """Mean states of tokens after some layers, U x D; and of the tokens that sentences have, the mean and the deviation."""
+
+    states_UD: NDArray[np.float32]
+    mean_D: NDArray[np.float32]
+    deviation_D: NDArray[np.float32]
+
+
 class InputEmbeddings:
     """What a model's first layer reads: a vector of each token, normalised after those of its place and segment are added.
 
@@ -127,22 +135,17 @@ class InputEmbeddings:
             for name, part in self._parameters().items():
                 part.copy_(state[name])
 
-    def stand_for(self, tokens_U: NDArray[np.int64], states_UD: NDArray[np.float32]) -> None:
-        """Give these tokens the vectors that are normalised to their states; places and segments add nothing.
-
-        The norm gets the deviation of each of the states' numbers over all tokens as its scale, and their mean as its bias.
-        """
-        deviation_D, mean_D = states_UD.std(axis=0), states_UD.mean(axis=0)
-        scale_D = np.where(deviation_D == 0, 1, deviation_D)
-        if self.norm.bias is None:
-            mean_D = np.zeros_like(mean_D)
+    def stand_for(self, tokens_U: NDArray[np.int64], states: TokenStates) -> None:
+        """Give these tokens the vectors that are normalised to about their states; places and segments add nothing."""
+        mean_D = states.mean_D if self.norm.bias is not None else np.zeros_like(states.mean_D)
+        scale_D = np.where(states.deviation_D == 0, 1, states.deviation_D)
         with torch.no_grad():
             for other in self.others:
                 other.weight.zero_()
             self.norm.weight.copy_(torch.from_numpy(scale_D))
             if self.norm.bias is not None:
                 self.norm.bias.copy_(torch.from_numpy(mean_D))
-            vectors_UD = torch.from_numpy((states_UD - mean_D) / scale_D)
+            vectors_UD = torch.from_numpy((states.states_UD - mean_D) / scale_D)
             self.table.weight[torch.from_numpy(tokens_U)] = vectors_UD.to(self.table.weight.device)
 
     def _parameters(self) -> dict[str, nn.Parameter]:

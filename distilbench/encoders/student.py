@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distilbench.encoders.encoder import EncoderSpec, reads_tokens
 from distilbench.encoders.prompts import Prompts, own_prompts
@@ -34,6 +33,8 @@ CORPUS = ":corpus"
 MEAN = "mean"
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from distilbench.encoders.layers import TokenStates
 
 Setting = TypeVar("Setting")
 _NAME = re.compile(
@@ -140,11 +141,11 @@ def load_student(
     teacher: EncoderSpec,
     device: str,
     pooling: str = MEAN,
-    skipped_VD: NDArray[np.float32] | None = None,
+    skipped: TokenStates | None = None,
 ) -> SentenceTransformer:
     """Transformer and pooling to start from, in evaluation mode.
 
-    The layers are written out: `resolved_student` says what `half` and `auto` are. `skipped_VD` is each token's mean state
+    The layers are written out: `resolved_student` says what `half` and `auto` are. `skipped` are all tokens' mean states
     after the layers that are left out before the first, for which the embeddings then stand.
     """
     from sentence_transformers import SentenceTransformer
@@ -159,8 +160,8 @@ def load_student(
         model = getattr(transformer, "model", transformer)
         layer_list = LayerList(model, f"--student {student}")
         layer_list.keep(listed_layers(student, len(layer_list.layers)))
-        if skipped_VD is not None and (embeddings := InputEmbeddings.of(model)):
-            embeddings.stand_for(np.arange(len(skipped_VD)), skipped_VD)
+        if skipped is not None and (embeddings := InputEmbeddings.of(model)):
+            embeddings.stand_for(np.arange(len(skipped.states_UD)), skipped)
     width = int(transformer.get_embedding_dimension())
     return SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device=device).eval()
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 SENTENCES = 3000
 """Training sentences of the regression at most."""
 TOKENS = 120_000
-"""The most tokens that are read of more than 1,000 sentences: long documents take as long as short ones."""
+"""The most tokens that are read of them, as of a `sample_rows`."""
 ITEMS = 1500
 """Dev pairs and queries at most, of all sets together."""
 EXHAUSTIVE = 80
@@ -190,7 +190,8 @@ class LayerRanker:
             model, began = load_student(all_layers, self.teacher, default_device(), self.pooling), time.perf_counter()
             layers = LayerList(model[0].model, f"--student {self.student}")
             known = np.union1d(sampled, judged.rows)
-            stand_for = embeddings_setter(model, layers.layers, ids, sampled, np.union1d(sampled, read_rows(judged)))
+            read = np.union1d(sampled, read_rows(judged))
+            stand_for = embeddings_setter(model, layers.layers, ids, self.train, read)
             source = Source(model, layers, ids, sampled, from_rows(known, self.vectors.take(known)), judged, stand_for)
             ranking = LayerRanking(
                 student=with_encoder(self.student, lambda name: EncoderSpec(name).title),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, PairSplit, PairTask, RetrievalSet, Rows, StsSet
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.layers import TokenStates
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
 from distilbench.evaluation.selection import HeldOutSet, SelectionSets, of_sts
@@ -195,8 +196,8 @@ class Prepared:
     """What is reported of held-out sentences, where there are any."""
     static: StaticStart | None = None
     """What a static student starts from."""
-    skipped_VD: NDArray[np.float32] | None = None
-    """Each token's mean state after the layers before the student's first one."""
+    skipped: TokenStates | None = None
+    """All tokens' mean states after the layers before the student's first one."""
     students: Mapping[str, Prepared] = field(default_factory=dict)
     """The same for each student that the search space names."""
 
@@ -261,7 +262,7 @@ def _load_student(saved: Mapping[str, Any]) -> dict[str, Any]:
         "pooling": saved["pooling"],
         "student_prompts": Prompts(**prompts) if prompts else None,
         "static": load_static_start(Path(saved["static"])) if saved["static"] else None,
-        "skipped_VD": load_skipped_layers(Path(saved["skipped"])) if saved.get("skipped") else None,
+        "skipped": load_skipped_layers(Path(saved["skipped"])) if saved.get("skipped") else None,
     }
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from distilbench.data.corpus import Rows
 from distilbench.encoders.encoder import (
@@ -23,6 +25,7 @@ from distilbench.encoders.encoder import (
     padded,
     token_budget_batches,
 )
+from distilbench.encoders.layers import InputEmbeddings, LayerList, TokenStates
 from distilbench.encoders.student import StudentSpec, count_layers, listed_layers, load_student, student_source
 from distilbench.prepare.pool import progress
 from distilbench.prepare.static_start import around_a_token
@@ -32,13 +35,14 @@ from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-    from torch import nn
 
 SENTENCES, TOKENS = 6000, 200_000
 """Training sentences at most whose states are read, and their tokens."""
+ENOUGH_SENTENCES = 1000
+"""Sentences up to which a sample takes as many tokens as they have."""
 ALONE = 2.0
 """Sentences that a token on its own counts as."""
-STATES = "states.npy"
+STATES, NORM = "states.npy", "norm.npy"
 STEP_VERSION = 1
 
 
@@ -50,8 +54,6 @@ def skipped_layers_artifact(
 
     None for a student that skips no layer before its first one, or whose embeddings cannot stand for layers.
     """
-    from distilbench.encoders.layers import InputEmbeddings, LayerList
-
     spec = StudentSpec.parse(student)
     first = listed_layers(student, count_layers(student, teacher))[0] if spec.is_layers else 0
     if first == 0:
@@ -74,31 +76,31 @@ def skipped_layers_artifact(
         model = load_student(str(skipped), teacher, default_device(), pooling)
         layers = LayerList(model[0].model, f"--student {student}").layers
         every = np.arange(model[0].model.get_input_embeddings().num_embeddings)
-        [states_VD] = mean_states(model, layers[-1:], [ids[int(row)] for row in sampled], every)
-        save_array(folder / STATES, states_VD)
+        [found] = mean_states(model, layers[-1:], [ids[int(row)] for row in sampled], every)
+        save_array(folder / STATES, found.states_UD)
+        save_array(folder / NORM, np.stack([found.mean_D, found.deviation_D]))
 
-    return store.build("skipped-layers", parts, [STATES], make)
+    return store.build("skipped-layers", parts, [STATES, NORM], make)
 
 
-def load_skipped_layers(folder: Path) -> NDArray[np.float32]:
-    """The states kept in an artifact folder, memory-mapped."""
-    states_VD: NDArray[np.float32] = np.load(folder / STATES, mmap_mode="r", allow_pickle=False)
-    return states_VD
+def load_skipped_layers(folder: Path) -> TokenStates:
+    """The states of all tokens kept in an artifact folder, memory-mapped."""
+    mean_D, deviation_D = np.load(folder / NORM, allow_pickle=False)
+    return TokenStates(np.load(folder / STATES, mmap_mode="r", allow_pickle=False), mean_D, deviation_D)
 
 
 def embeddings_setter(
-    model: SentenceTransformer, layers: Sequence[nn.Module], ids: Tokens, sampled: Rows, rows: Rows
+    model: SentenceTransformer, layers: Sequence[nn.Module], ids: Tokens, train: Rows, rows: Rows
 ) -> Callable[[int], None]:
     """What has a model's embeddings stand for so many of its first `layers`, which it has all: 0 is as they are now.
 
-    The states are means over the sentences `sampled`, of the tokens of all sentences that are to be read, `rows`.
+    They stand as in `skipped_layers_artifact`, but that only the tokens of the sentences `rows` are sure to have vectors.
     """
-    from distilbench.encoders.layers import InputEmbeddings
-
     embeddings = InputEmbeddings.of(model[0].model)
     if embeddings is None or len(layers) == 1:
         return lambda count: None
-    tokens_U, own = np.unique(ids.flat(rows)[0]), embeddings.state()
+    sampled, own = sample_rows(train, ids, SENTENCES, TOKENS), embeddings.state()
+    tokens_U = np.unique(ids.flat(np.union1d(sampled, rows))[0])
     states = mean_states(model, layers[:-1], [ids[int(row)] for row in sampled], tokens_U)
 
     def stand_for(count: int) -> None:
@@ -109,11 +111,12 @@ def embeddings_setter(
     return stand_for
 
 
-def sample_rows(train: Rows, tokens: Tokens, sentences: int, most: int, enough: int = 1000) -> Rows:
-    """A fixed sample of the training sentences, rising rows: of more than `enough` at most so many, and `most` tokens."""
+def sample_rows(train: Rows, tokens: Tokens, sentences: int, most: int) -> Rows:
+    """A fixed sample of the training sentences, rising rows: at most so many, and, of more than `ENOUGH_SENTENCES`, at most
+    `most` tokens: long documents take as long as short ones."""
     drawn = np.random.default_rng(0).permutation(train)[:sentences]
     within = int(np.searchsorted(np.cumsum(tokens.lengths_of(drawn)), most, side="right"))
-    return np.sort(drawn[: max(within, enough)])
+    return np.sort(drawn[: max(within, ENOUGH_SENTENCES)])
 
 
 def mean_states(
@@ -121,10 +124,8 @@ def mean_states(
     layers: Sequence[nn.Module],
     sentences: Sequence[NDArray[np.int32]],
     tokens_U: NDArray[np.int64],
-) -> list[NDArray[np.float32]]:
+) -> list[TokenStates]:
     """The tokens' mean states after each of the model's `layers`, over the sentences (ids) and over the token alone."""
-    import torch
-
     before, after = around_a_token(model)
     alone = [[*before, int(token), *after] for token in tokens_U]
     device, pad = model.device.type, int(model.tokenizer.pad_token_id or 0)
@@ -159,4 +160,6 @@ def mean_states(
                 advance(len(batch))
     for hook in hooks:
         hook.remove()
-    return [(total_UD / weight_U[:, None])[:-1].cpu().numpy() for total_UD in sums]
+    seen_U = (weight_U > ALONE)[:-1].cpu().numpy()
+    means = [(total_UD / weight_U[:, None])[:-1].cpu().numpy() for total_UD in sums]
+    return [TokenStates(m_UD, m_UD[seen_U].mean(axis=0), m_UD[seen_U].std(axis=0)) for m_UD in means]

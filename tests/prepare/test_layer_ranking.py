@@ -14,6 +14,7 @@ import pytest
 from architectures import make_architecture
 from rich.console import Console
 from samples import make_encoder
+from sentence_transformers import SentenceTransformer
 
 from distilbench.commands.run_folder import run_config
 from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, StsSet
@@ -23,10 +24,11 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student, student_source
 from distilbench.evaluation.selection import SelectionSets, nearest
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.prepare import layer_ranking, stage
+from distilbench.prepare import layer_ranking, skipped_layers, stage
 from distilbench.prepare.layer_ranking import FILE, LayerRanker, LayerRanking, read_ranking, read_rankings, ridge
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.selection_sets import held_out_set
+from distilbench.prepare.skipped_layers import load_skipped_layers, skipped_layers_artifact
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.selection import METRICS, Kind, Part, Selection
@@ -49,7 +51,7 @@ class Planted:
 
     def __init__(self, root: Path, corpus: Corpus, encoder: Path, layers: str, width: int, kind: Kind = "sts") -> None:
         self.teacher, self.store, self.corpus = EncoderSpec(str(encoder)), ArtifactStore(root / "store"), corpus
-        states = encode(load_student(layers, self.teacher, "cpu"), list(corpus.sentences))
+        states = encode(self.student(layers), list(corpus.sentences))
         self.targets = states @ np.random.default_rng(3).normal(size=(states.shape[1], width)).astype(np.float32) + 1
         folder = self.store.path("embeddings", {"of": layers, "width": width})
         save_array(folder / shard_name(0), self.targets)
@@ -63,6 +65,13 @@ class Planted:
         held = held_out_set(HeldOut("dev", corpus.train), self.vectors.take)
         sets = {"sts": tuple(pairs), "retrieval": (search,), "fidelity": (held,)}
         self.judged = SelectionSets(Selection((Part(kind, METRICS[kind]),)), {kind: sets[kind]})
+
+    def student(self, layers: str) -> SentenceTransformer:
+        """These layers of the encoder, whose embeddings stand for those before the first."""
+        tokens = tokens_artifact(self.corpus.text, self.teacher, self.store)
+        folder = skipped_layers_artifact(layers, self.teacher, "mean", tokens, self.corpus.train, self.store)
+        skipped = None if folder is None else load_skipped_layers(folder)
+        return load_student(layers, self.teacher, "cpu", skipped=skipped)
 
     def artifact(self, student: str, pooling: str = "mean", quick: bool = False) -> Path:
         source = student_source(student, self.teacher)
@@ -104,7 +113,7 @@ def test_the_scores_are_those_of_the_students(corpus: Corpus, encoder_folder: Pa
     [dev] = made.judged.every
     assert isinstance(dev, StsSet)
     for choice in made.rank("auto:2").choices:
-        student = load_student(f"layers:{','.join(map(str, choice.layers))}", made.teacher, "cpu")
+        student = made.student(f"layers:{','.join(map(str, choice.layers))}")
         states = encode(student, list(corpus.sentences))
         regressed = ridge(states[corpus.train], made.targets[corpus.train])(states)
         again = spearman(cosine(regressed[dev.left_P], regressed[dev.right_P]), dev.score_P)
@@ -174,7 +183,7 @@ def test_it_is_made_once_and_again_for_anything_else(
 def test_long_sentences_are_fewer(corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch) -> None:
     made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48)
     monkeypatch.setattr(layer_ranking, "TOKENS", 300)
-    monkeypatch.setattr(layer_ranking, "ENOUGH_SENTENCES", 10)
+    monkeypatch.setattr(skipped_layers, "ENOUGH_SENTENCES", 10)
     found = made.rank("auto:2")
     assert 10 <= found.sentences < 80 < len(corpus.train)
 

@@ -91,7 +91,7 @@ class EncoderMethod(Method):
             self.student = self.static = self._static_student(prepared.static)
             self.width = self.static.width
         else:
-            start = prepared.student, prepared.teacher, device, prepared.pooling, prepared.skipped_VD
+            start = prepared.student, prepared.teacher, device, prepared.pooling, prepared.skipped
             self.student = load_student(*start)
             if getattr(params, "freeze_embeddings", False):
                 freeze_embeddings(self.student)
