@@ -78,7 +78,7 @@ def test_vectors_are_those_of_sentence_transformers(
     model: SentenceTransformer, order: list[int], budget: int | None
 ) -> None:
     sentences = [SENTENCES[i] for i in order]
-    vectors = encode(model, sentences, tokens_per_batch=budget)
+    vectors = encode_ids(model, token_ids(model, sentences), budget) if budget else encode(model, sentences)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, model.encode(sentences, batch_size=1), atol=1e-5)
 

@@ -473,7 +473,6 @@ def encode(
     sentences: Sequence[str],
     *,
     prompt: str | Sequence[str | None] | None = None,
-    tokens_per_batch: int | None = None,
     bf16: bool = False,
 ) -> NDArray[np.float32]:
     """Encode sentences, N x D in the order given; in bfloat16 autocast on a GPU or with `bf16`, else in float32.
@@ -483,23 +482,28 @@ def encode(
     `prompt` comes before every sentence, or is a list with one for each; None leaves it to the encoder's own default prompt,
     if it has one.
     """
-    default, device = prompt_of(model, None), model.device.type
+    default = prompt_of(model, None)
     asked = [prompt] * len(sentences) if prompt is None or isinstance(prompt, str) else prompt
     before = [default if own is None else own for own in asked]
     texts = [own + sentence for own, sentence in zip(before, sentences, strict=True)]
     if _leaves_prompt_out(model) and any(before):
         out = _encode_prompted(model, sentences, before)
     elif reads_tokens(model):
-        budget = tokens_per_batch or TOKENS_PER_BATCH[device]
-        out = encode_ids(model, token_ids(model, texts), budget, ENOUGH_TOKENS if device == "cpu" else None, bf16=bf16)
+        out = encode_ids(model, token_ids(model, texts), bf16=bf16)
     elif reader := word_reader(model):
         out = _encode_words(model, reader, texts)
     else:
         out = _encode_prompted(model, sentences, before)
-    bad = ~np.isfinite(out).all(axis=1)
-    if bad.any():
-        raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
+    check_finite(out, sentences)
     return out
+
+
+def check_finite(vectors_ND: NDArray[np.float32], sentences: Sequence[str], start: int = 0) -> None:
+    """Check the vectors of the sentences from `start` on."""
+    bad = ~np.isfinite(vectors_ND).all(axis=1)
+    if bad.any():
+        sentence = sentences[start + int(bad.argmax())]
+        raise FloatingPointError(f"the encoder's vector is not finite for {sentence!r:.200}")
 
 
 def _encode_prompted(model: SentenceTransformer, sentences: Sequence[str], before: Sequence[str]) -> NDArray[Any]:
@@ -556,21 +560,23 @@ def _vectors(model: SentenceTransformer, features: dict[str, torch.Tensor]) -> N
 
 def encode_ids(
     model: SentenceTransformer,
-    ids: Sequence[Sequence[int]],
-    budget: int,
-    enough: int | None = None,
+    ids: Sequence[Sequence[int] | NDArray[np.int32]],
+    budget: int | None = None,
     *,
     bf16: bool = False,
 ) -> NDArray[np.float32]:
-    """Vectors of tokenised sentences, N x D in the order given; `budget` and `enough` as for `token_budget_batches`.
+    """Vectors of tokenised sentences, N x D in the order given; `budget` as for `token_budget_batches`, or the device's.
 
     They are computed in bfloat16 autocast on a GPU or with `bf16`, else in float32.
     """
     import torch
 
     device, pad = model.device.type, model.tokenizer.pad_token_id or 0
+    enough = ENOUGH_TOKENS if budget is None and device == "cpu" else None
     out: NDArray[np.float32] | None = None
-    batches = token_budget_batches(np.array([len(i) for i in ids], dtype=np.int64), budget, enough)
+    batches = token_budget_batches(
+        np.array([len(i) for i in ids], dtype=np.int64), budget or TOKENS_PER_BATCH[device], enough
+    )
     with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=bf16 or device == "cuda"):
         for batch in batches:
             vectors_BD = _vectors(model, padded([ids[i] for i in batch], pad, device))
