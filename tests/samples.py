@@ -88,7 +88,7 @@ def random_sentences(count: int, seed: int) -> list[str]:
     return list(found)
 
 
-def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: int = 48) -> Path:
+def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: int = 48, searched: str = "dev") -> Path:
     """A data folder in the documented layout: STS dev and test sets, duplicate questions, triplets, unlabelled text."""
     rng = random.Random(1)
     text = random_sentences(pairs * 2 + sentences + 400, seed=2)
@@ -120,12 +120,12 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: i
         [[f"d{i}", t, 0] for i, t in enumerate(documents)],
     )
     write_tsv(
-        folder / "quora" / "retrieval" / "queries.dev.tsv",
+        folder / "quora" / "retrieval" / f"queries.{searched}.tsv",
         ["query_id", "text"],
         [[f"q{i}", f"how do i {documents[i]}"] for i in range(20)],
     )
     write_tsv(
-        folder / "quora" / "retrieval" / "qrels.dev.tsv",
+        folder / "quora" / "retrieval" / f"qrels.{searched}.tsv",
         ["query_id", "doc_id", "score"],
         [[f"q{i}", f"d{i}", 1] for i in range(20)],
     )

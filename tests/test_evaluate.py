@@ -35,7 +35,7 @@ from distilbench.settings.commands import EvaluateSettings
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small data folder with one of everything that is evaluated on."""
-    folder = make_data(tmp_path_factory.mktemp("evaluation") / "everything")
+    folder = make_data(tmp_path_factory.mktemp("evaluation") / "everything", searched="test")
     texts, rng = random_sentences(900, seed=77), random.Random(3)
     labels = [int("dog" in text or "cat" in text) for text in texts]
     write_tsv(folder / "sc" / "MR.tsv", ["text", "label"], [[t, n] for t, n in zip(texts[:120], labels, strict=False)])

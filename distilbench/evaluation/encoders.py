@@ -205,15 +205,18 @@ def _pair_part(scored: _Scored, task: PairTask) -> TaskScores:
 def _searches(
     vectors: Vectors, corpus: Corpus, embed: Embed, width: int, codes: Sequence[Code], indexes: Sequence[IndexSpec]
 ) -> list[RetrievalResult]:
-    """The results of every retrieval set by each index and code; its documents are read once for all of them."""
+    """The results of every retrieval set by each index and code; its documents are read once for all of them.
+
+    Lists and graphs take most of the time: they are of the test set with the most documents alone.
+    """
     take, own = vectors.take_documents or vectors.take, vectors.take_documents
     tests = [task for task in corpus.retrieval if task.split == "test"]
-    largest = max(tests, key=lambda task: len(task.documents), default=None)
+    largest = min(tests, key=lambda task: (-len(task.documents), task.name), default=None)
     results = []
     for task in corpus.retrieval:
-        near = own is not None and task is largest and width == vectors.width  # a graph takes its time
-        own_QD = unit(own(task.queries)) if own is not None and near else None
+        kinds, own_QD = [spec for spec in indexes if spec.kind == "flat" or task is largest], None
+        if own is not None and task is largest and width == vectors.width:
+            kinds, own_QD = [*kinds, IndexSpec("hnsw")], unit(own(task.queries))
         documents = Documents(take, task.documents, width, f"{task.name} ({task.split})", own_QD)
-        kinds = [*indexes, IndexSpec("hnsw")] if near else indexes
         results.append(evaluate_retrieval(documents, embed(task.queries), task, kinds, codes))
     return results

@@ -73,7 +73,8 @@ class EvaluateSettings(DataSettings, ReadingSettings, ClusterSettings, RunPlaceS
         (),
     )
     indexes: Names = option(
-        f"FAISS indexes to measure: {', '.join(FAISS_KINDS)}, with commas between; ivf:1024:5 is nlist and nprobe.",
+        f"FAISS indexes to measure: {', '.join(FAISS_KINDS)}, with commas between; ivf:1024:5 is nlist and nprobe. Those "
+        "other than flat are measured on the largest test set alone.",
         FAISS_KINDS,
         panel=RESULTS,
     )

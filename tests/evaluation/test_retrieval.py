@@ -16,8 +16,9 @@ import pytest
 from numpy.typing import NDArray
 from samples import in_memory
 
-from distilbench.data.corpus import RetrievalSet
+from distilbench.data.corpus import CorpusBuilder, RetrievalSet
 from distilbench.errors import InputError
+from distilbench.evaluation.encoders import Vectors, encoder_rows
 from distilbench.evaluation.faiss_codes import Code, unit
 from distilbench.evaluation.indexes import FAISS_KINDS, IndexSpec
 from distilbench.evaluation.ranking import ranking_metrics
@@ -207,6 +208,35 @@ def test_queries_that_are_documents_find_others(count: int) -> None:
     # The last two have no document of their own, so the first that they find is the one that they are.
     assert result.per_query["mrr@10"].tolist() == [1] * 6 + [0.5] * 2
     assert result.costs[0].mrr10 == pytest.approx(87.5) and result.costs[0].overlap10_with_flat == 100
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_lists_and_graphs_are_of_the_largest_test_set_alone(pair: bool) -> None:
+    """Of two that are as large it is the first by name. All else is measured everywhere, and its numbers are the same."""
+    builder, found = CorpusBuilder("test"), [{i: 1.0} for i in range(20)]
+    for name, split, documents in (("a", "dev", 300), ("c", "test", 200), ("b", "test", 200), ("a", "test", 150)):
+        texts = [f"{name} {split} document {i}" for i in range(documents)]
+        builder.add_retrieval(name, split, [f"{name} {split} query {i}" for i in range(20)], texts, found)
+    corpus = builder.build()
+    all_ND = vectors(len(corpus.sentences))
+    asked_ND = all_ND + 0.3 * vectors(len(all_ND), seed=5)
+    own = Vectors("own", WIDTH, lambda rows: asked_ND[rows], (lambda rows: all_ND[rows]) if pair else None)
+    code, kinds = Code.calibrate("int8", all_ND), [IndexSpec("flat"), IndexSpec("ivf")]
+    float32, int8 = encoder_rows(own, corpus, [WIDTH], lambda _: [code], kinds)
+    every = [("a", "dev"), ("c", "test"), ("b", "test"), ("a", "test")]
+    assert [(c.set, c.split) for c in int8.indexes] == [(c.set, c.split) for c in float32.indexes if c.kind == "flat"]
+    assert [(c.set, c.split) for c in int8.indexes] == every and {c.kind for c in int8.indexes} == {"int8"}
+    lists = [c for c in float32.indexes if c.kind != "flat"]
+    assert {(c.set, c.split) for c in lists} == {("b", "test")}
+    assert {c.kind for c in lists} == ({"ivf", "hnsw"} if pair else {"ivf"})
+    times = {"build_s", "ms_per_1000_queries"}
+    for task in corpus.retrieval:
+        documents = in_memory((all_ND if pair else asked_ND)[task.documents])
+        whole = evaluate_retrieval(documents, asked_ND[task.queries], task, kinds, [code])
+        alone = {c.kind: c.model_dump(exclude=times) for c in whole.costs}
+        for cost in (c for c in (*float32.indexes, *int8.indexes) if (c.set, c.split) == (task.name, task.split)):
+            if cost.kind in alone and "finds" not in cost.setting:
+                assert cost.model_dump(exclude=times) == alone[cost.kind]
 
 
 MEASURE = """

@@ -157,6 +157,14 @@ def test_points_of_the_most_common_conditions(make_score):
     )
 
 
+def test_the_set_that_has_lists_is_drawn(make_score):
+    sets = [index(set=name, split=split) for name in ("a", "quora") for split in ("dev", "test")]
+    lists = [index("ivf", 2.0, 80.0, nlist=1024, nprobe=5)]
+    data = times(make_score("a", indexes=[*sets, *lists]), make_score("b", 70.0, indexes=[*sets, *lists]))
+    assert [row.cost.kind for *_, row in data.points] == ["flat", "ivf"] * 2
+    assert data.setting[:2] == ("quora", "test") and data.omitted == 6
+
+
 def test_means_over_seeds_and_values_that_are_missing(make_score):
     data = times(
         make_score("a", seed=0, record_id="a0", indexes=[index(ms=1.0)]),
