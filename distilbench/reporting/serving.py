@@ -49,7 +49,8 @@ class ServingCosts(NamedTuple):
 def serving_costs(board: Leaderboard) -> ServingCosts:
     """The exact index in the setting that most rows were measured in, and sentences per second in batches on one thread.
 
-    Of settings that as many rows were measured in, it is the one with the most documents, of two splits the test's, then the first by name.
+    Of settings that as many rows were measured in, it is the one with the most documents, of two splits the test's, then the
+    first by name.
     """
     measured = ({setting_of(cost) for seed in row.seeds for cost in _exact(seed.record)} for row in board.rows)
     counted = Counter(setting for settings in measured for setting in settings)
