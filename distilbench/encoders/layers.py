@@ -121,7 +121,8 @@ class InputEmbeddings:
         parts = [] if parent is model else list(parent.children())
         norms = [part for part in parts if isinstance(part, nn.LayerNorm)]
         others = [part for part in parts if isinstance(part, nn.Embedding) and part is not table]
-        if len(norms) != 1 or norms[0].normalized_shape != (table.embedding_dim,):
+        width: Any = model.config.hidden_size  # type: ignore[union-attr]
+        if len(norms) != 1 or not table.embedding_dim == norms[0].weight.numel() == width:
             return None
         return InputEmbeddings(table, norms[0], others)
 

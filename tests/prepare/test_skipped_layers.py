@@ -78,7 +78,15 @@ def test_students_that_need_none_have_none(corpus: Corpus, encoder_folder: Path,
     store, teacher = ArtifactStore(tmp_path / "store"), EncoderSpec(str(encoder_folder))
     qwen3 = EncoderSpec(str(make_architecture("qwen3", encoder_folder, tmp_path / "qwen3")))
     monkeypatch.setattr(skipped_layers, "mean_states", lambda *_: pytest.fail("nothing is to be read"))
-    for student, spec in (("layers:0,2", teacher), ("static", teacher), ("teacher", teacher), ("layers:2,3", qwen3)):
+    narrow = EncoderSpec(str(make_architecture("electra", encoder_folder, tmp_path / "electra", embedding_size=8)))
+    kept = [
+        ("layers:0,2", teacher),
+        ("static", teacher),
+        ("teacher", teacher),
+        ("layers:2,3", qwen3),
+        ("layers:2", narrow),
+    ]
+    for student, spec in kept:
         tokens = tokens_artifact(corpus.text, spec, store)
         assert skipped_layers_artifact(student, spec, "mean", tokens, corpus.train, store) is None
     assert InputEmbeddings.of(qwen3.load("cpu")[0].model) is None
