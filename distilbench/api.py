@@ -22,7 +22,7 @@ from rich.console import Console
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import Best, best_of_runs
-from distilbench.reporting.board import index_rows, leaderboard
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.frame import board_frame
 from distilbench.reporting.run_facts import unique_trials
@@ -165,7 +165,7 @@ class Run:
 
         records = self._records()
         board = leaderboard(records)
-        plots = board_plots(board, serving_costs(board), index_rows(board))
+        plots = board_plots(board, serving_costs(board))
         searches = {record.run for record in records if isinstance(record, TrialRecord)}
         if name not in plots and len(searches) == 1:
             plots |= search_plots(records)[0]

@@ -1,8 +1,4 @@
-"""The figures of the leaderboard: quality against bytes and against speed, and what indexes find in how much time.
-
-Recall of an index is the share of the exact index's first 10 documents that it also returns: what the index loses, and not
-what the encoder does, so indexes of different encoders compare.
-"""
+"""The figures of the leaderboard: quality against bytes and against speed."""
 
 from __future__ import annotations
 
@@ -12,31 +8,24 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from distilbench.codes import FAMILIES, family_of
-from distilbench.reporting.board import CostRow, Leaderboard, Row, competes
+from distilbench.reporting.board import Leaderboard, Row, competes
 from distilbench.reporting.drawing import (
     LIGHT,
-    SYMBOLS,
     Plot,
     doubling_ticks,
     frame,
-    kind_colour,
     log_axis,
     method_look,
     plain,
     plot_of,
     span,
 )
-from distilbench.reporting.formats import index_setting, short
+from distilbench.reporting.formats import short
 from distilbench.reporting.names import PAIR
-from distilbench.reporting.serving import ServingCosts, Setting, setting_of, setting_text
+from distilbench.reporting.serving import ServingCosts
 
 LONGEST = 30
 """Letters of a measure that the figure's height has room for, beside the rest of its axis's title."""
-KINDS = ("flat", "ivf", "hnsw", "int8", "binary", "int4", *FAMILIES)
-"""Indexes in the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""
-MOST_POINTS = 600
-"""Indexes drawn, of the encoders that lead the board."""
 OURS = ("student", "encoder")
 """Roles of students, and of encoders as they came."""
 Points = tuple[tuple[float, float], ...]
@@ -69,25 +58,12 @@ class TradeOff(NamedTuple):
     omitted: int
 
 
-class IndexTimes(NamedTuple):
-    """Indexes measured in one `setting` (None: there are none), with their ms per 1,000 queries and their recall.
-
-    `omitted` are not drawn: measured in other settings, or too many.
-    """
-
-    points: tuple[tuple[float, float, CostRow], ...]
-    setting: Setting | None
-    omitted: int
-
-
-def board_plots(
-    board: Leaderboard, costs: ServingCosts, measured: Sequence[CostRow], taken: Sequence[Row] = ()
-) -> dict[str, Plot]:
+def board_plots(board: Leaderboard, costs: ServingCosts, taken: Sequence[Row] = ()) -> dict[str, Plot]:
     """The figures of the leaderboard that have something to show, by name.
 
-    `costs` are `serving_costs(board)`, `measured` are `index_rows(board)`, `taken` the rows that the page recommends.
+    `costs` are `serving_costs(board)`, `taken` the rows that the page recommends.
     """
-    quality, speed, indexes = compute_quality(board, taken), compute_speed(board, costs), compute_index_times(measured)
+    quality, speed = compute_quality(board, taken), compute_speed(board, costs)
     plots = {}
     if quality.marks:
         title, caption = "Quality against bytes per vector", trade_off_caption(quality)
@@ -95,9 +71,6 @@ def board_plots(
     if len(speed.marks) > 1:
         title, caption = "Quality against sentences per second", trade_off_caption(speed)
         plots["quality-speed"] = plot_of("quality-speed", title, caption, draw_trade_off(speed))
-    if indexes.points:
-        title, caption = "What an index finds, and how fast", index_times_caption(indexes)
-        plots["index-time"] = plot_of("index-time", title, caption, draw_index_times(indexes))
     return plots
 
 
@@ -208,69 +181,4 @@ def _mark_hover(mark: Mark) -> str:
     return (
         f"<b>{plain(mark.row.name)}</b><br>{plain(r.method)}, {r.role}<br>{cell.value:.2f}{spread}{kept}<br>"
         f"{r.bytes_per_vector:,} bytes: {r.dim:,} dimensions as {plain(r.quantisation)}{speed}"
-    )
-
-
-def compute_index_times(rows: Sequence[CostRow], limit: int = MOST_POINTS) -> IndexTimes:
-    """Take the rows of `board.index_rows` that were measured in the most common setting, test splits first.
-
-    Beyond `limit` points those of encoders further down the board are left out.
-    """
-    measured = []
-    for row in rows:
-        ms, recall = row.measured["ms_per_1000_queries"], row.measured["overlap10_with_flat"]
-        if ms is not None and ms > 0 and recall is not None:
-            measured.append((ms, recall, row))
-    counts = Counter(setting_of(row.cost) for *_, row in measured)
-    common = max(counts, key=lambda s: (counts[s], s[1] == "test", s[2], -s[3]), default=None)
-    drawn = tuple([point for point in measured if setting_of(point[2].cost) == common][:limit])
-    return IndexTimes(drawn, common, len(measured) - len(drawn))
-
-
-def index_times_caption(data: IndexTimes) -> str:
-    """What the figure shows, and in which setting it was measured; "" where no index was measured."""
-    if data.setting is None:
-        return ""
-    why = "measured on another set or with other threads, batches or devices, or of encoders further down the board"
-    others = f" Not drawn, since {why}: {data.omitted:,}." if data.omitted else ""
-    return (
-        "Share of the exact index's first 10 documents that an index also returns, against its time: "
-        f"{setting_text(data.setting)}. Upper left is better.{others}"
-    )
-
-
-def draw_index_times(data: IndexTimes) -> go.Figure:
-    """A marker per kind of index, and a colour for the first six, the same in every figure; time on a logarithmic axis."""
-    figure = go.Figure()
-    by_kind: dict[str, list[tuple[float, float, CostRow]]] = {}
-    for point in data.points:
-        kind = point[2].cost.kind
-        family = family_of(kind)
-        by_kind.setdefault(family[0] if family else kind, []).append(point)
-    for i, kind in enumerate(KINDS):
-        if points := by_kind.get(kind):
-            symbol = SYMBOLS[i % len(SYMBOLS)] + ("-open" if i >= len(SYMBOLS) else "")
-            figure.add_scatter(
-                x=[ms for ms, _, _ in points],
-                y=[recall for _, recall, _ in points],
-                mode="markers",
-                name=kind,
-                marker={"color": kind_colour(i), "symbol": symbol, "size": 8, "opacity": 0.7},
-                hovertext=[_index_hover(*point) for point in points],
-                hoverinfo="text",
-            )
-    frame(figure, "ms per 1,000 queries (log scale)", "Exact first 10 found, %")
-    log_axis(figure)
-    return figure
-
-
-def _index_hover(ms: float, recall: float, index: CostRow) -> str:
-    record, cost = index.row.record, index.cost
-    setting = f", {plain(index_setting(cost))}" if index_setting(cost) else ""
-    mrr10, size = index.measured["mrr10"], index.measured["bytes"]
-    more = [f"MRR@10 {mrr10:.2f}"] if mrr10 is not None else []
-    more += [f"{size / 1e6:,.3g} MB"] if size is not None else []
-    return (
-        f"<b>{plain(index.row.name)}</b><br>{record.dim:,} dimensions<br>{cost.kind}{setting}<br>"
-        f"{recall:.1f} % of the exact 10, {ms:,.3g} ms<br>{', '.join(more)}"
     )

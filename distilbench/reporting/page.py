@@ -237,7 +237,7 @@ class Pages:
             sentences=sorted({run.described.sentences for run in self.runs if run.described.sentences}),
             runs=self.runs,
             newest=max((record.provenance.created_at for record in self.records), default=""),
-            plots=board_plots(board, serving, indexes, taken),
+            plots=board_plots(board, serving, taken),
             exports={} if self.live else EXPORTS,
         )
 

@@ -1,24 +1,19 @@
-"""Quality against bytes and speed: every row a mark that leads to its row, six colours, safe for all eyes; indexes."""
+"""Quality against bytes and speed: every row a mark that leads to its row, six colours, safe for all eyes."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import math
 
 import numpy as np
 import pytest
 
-from distilbench.records import IndexCost
 from distilbench.reporting import drawing
-from distilbench.reporting.board import index_rows, leaderboard
+from distilbench.reporting.board import leaderboard
 from distilbench.reporting.board_figures import (
-    compute_index_times,
     compute_quality,
     compute_speed,
-    draw_index_times,
     draw_trade_off,
-    index_times_caption,
     trade_off_caption,
 )
 from distilbench.reporting.serving import serving_costs
@@ -127,64 +122,3 @@ def test_times_of_two_devices_do_not_mix_and_are_means_over_seeds(make_score):
     other = make_score().provenance.model_copy(update={"device": "Another CPU"})
     data = speed(*seeds, make_score("b", 71.0, latency_ms=2.0), make_score("c", 72.0, latency_ms=0.1, provenance=other))
     assert sorted((mark.x, mark.row.name) for mark in data.marks) == [(500, "b"), (750, "a")] and data.omitted == 1
-
-
-def index(kind="flat", ms=10.0, recall=100.0, **changes):
-    fields = {"set": "quora", "split": "test", "nlist": None, "nprobe": None, "documents": 100, "queries": 50}
-    fields |= {"build_s": 0.1, "bytes": 2_000_000, "threads": 1, "mrr10": 55.0, "recall100": 90.0}
-    return IndexCost(kind=kind, ms_per_1000_queries=ms, overlap10_with_flat=recall, **(fields | changes))
-
-
-def times(*records, **options):
-    return compute_index_times(index_rows(leaderboard(records)), **options)
-
-
-def test_points_of_the_most_common_conditions(make_score):
-    data = times(
-        make_score("a", indexes=[index(), index("ivf", 2.0, 80.0, nlist=1024, nprobe=5), index(threads=4)]),
-        make_score("b", 70.0, indexes=[index("hnsw", 1.0, 90.0, setting="m=32"), index(batch=1), index(device="cuda")]),
-        make_score("c", 60.0, indexes=[index(set="other"), index(documents=7), index(split="dev")]),
-    )
-    assert [(row.row.name, row.cost.kind, ms, recall) for ms, recall, row in data.points] == [
-        ("a", "flat", 10.0, 100.0),
-        ("a", "ivf", 2.0, 80.0),
-        ("b", "hnsw", 1.0, 90.0),
-    ]
-    assert data.setting == ("quora", "test", 100, 1, None, "cpu") and data.omitted == 6
-    caption = index_times_caption(data)
-    assert (
-        "quora, 100 documents, all queries at once, on 1 thread." in caption and "further down the board: 6." in caption
-    )
-
-
-def test_the_set_that_has_lists_is_drawn(make_score):
-    sets = [index(set=name, split=split) for name in ("a", "quora") for split in ("dev", "test")]
-    lists = [index("ivf", 2.0, 80.0, nlist=1024, nprobe=5)]
-    data = times(make_score("a", indexes=[*sets, *lists]), make_score("b", 70.0, indexes=[*sets, *lists]))
-    assert [row.cost.kind for *_, row in data.points] == ["flat", "ivf"] * 2
-    assert data.setting[:2] == ("quora", "test") and data.omitted == 6
-
-
-def test_means_over_seeds_and_values_that_are_missing(make_score):
-    data = times(
-        make_score("a", seed=0, record_id="a0", indexes=[index(ms=1.0)]),
-        make_score("a", seed=1, record_id="a1", indexes=[index(ms=3.0, mrr10=math.nan)]),
-        make_score("b", 70.0, indexes=[index(ms=0.0), index("ivf", math.nan), index("hnsw", recall=math.nan)]),
-    )
-    assert [(row.row.name, ms) for ms, _, row in data.points] == [("a", 2.0)]
-    assert "MRR@10 55.00" in draw_index_times(data).data[0].hovertext[0]
-
-
-def test_encoders_further_down_are_left_out_whole(make_score):
-    records = [make_score(f"s{n}", 80.0 - n, indexes=[index(), index("ivf")]) for n in range(5)]
-    data = times(*records, limit=5)
-    assert [row.row.name for *_, row in data.points] == ["s0", "s0", "s1", "s1", "s2"] and data.omitted == 5
-
-
-def test_hostile_labels_of_indexes(make_score):
-    hostile = "</script><b>&%{x}"
-    data = times(make_score(hostile, indexes=[index("hnsw", setting=hostile, set=hostile)]))
-    text = draw_index_times(data).to_json()
-    assert "<" not in text
-    (hover,) = json.loads(text)["data"][0]["hovertext"]
-    assert hover.count("&lt;/script&gt;") == 2 and "</script" not in hover

@@ -181,7 +181,7 @@ def test_marks_and_fronts_compare_pairs_among_themselves(make_score: Any) -> Non
     fronts = compute_quality(board).fronts
     assert fronts["best students"] == ((32, 46.0), (256, 47.0), (1024, 49.0))
     assert fronts["best with teacher's documents"] == ((32, 48.5), (256, 49.0), (1024, 49.5))
-    figure = board_plots(board, serving_costs(board), ())["quality-bytes"]
+    figure = board_plots(board, serving_costs(board))["quality-bytes"]
     names = [trace["name"] for trace in json.loads(figure.figure)["data"]]
     assert names[1].startswith(names[0]) and names[1].endswith(", teacher's documents")
 
