@@ -8,13 +8,13 @@ such as Qwen3 as `layers`; all of them are a `ModuleList` as long as the configu
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from distilbench.errors import InputError
 
@@ -110,6 +110,7 @@ class InputEmbeddings:
 
     def __init__(self, table: nn.Embedding, norm: nn.LayerNorm, others: Sequence[nn.Embedding]) -> None:
         self.table, self.norm, self.others = table, norm, others
+        self.parts = nn.ModuleList([table, norm, *others])
 
     @staticmethod
     def of(model: nn.Module) -> InputEmbeddings | None:
@@ -126,16 +127,6 @@ class InputEmbeddings:
             return None
         return InputEmbeddings(table, norms[0], others)
 
-    def state(self) -> Mapping[str, Tensor]:
-        """A copy of all of their parameters, by names of ours."""
-        return {name: part.detach().clone() for name, part in self._parameters().items()}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the parameters that `state` copied."""
-        with torch.no_grad():
-            for name, part in self._parameters().items():
-                part.copy_(state[name])
-
     def stand_for(self, tokens_U: NDArray[np.int64], states: TokenStates) -> None:
         """Give these tokens the vectors that are normalised to about their states; places and segments add nothing."""
         mean_D = states.mean_D if self.norm.bias is not None else np.zeros_like(states.mean_D)
@@ -148,7 +139,3 @@ class InputEmbeddings:
                 self.norm.bias.copy_(torch.from_numpy(mean_D))
             vectors_UD = torch.from_numpy((states.states_UD - mean_D) / scale_D)
             self.table.weight[torch.from_numpy(tokens_U)] = vectors_UD.to(self.table.weight.device)
-
-    def _parameters(self) -> dict[str, nn.Parameter]:
-        parts = {"table": self.table, "norm": self.norm} | {f"other{i}": part for i, part in enumerate(self.others)}
-        return {f"{part}.{name}": value for part, m in parts.items() for name, value in m.named_parameters()}

@@ -167,10 +167,8 @@ class LayerRanker:
         """The folder with the ranking, made if not there."""
         ids = load_tokens(self.tokens)
         depth, count = student_layers(self.student, self.teacher), count_layers(self.student, self.teacher)
-        sampled, judged = (
-            sample_rows(self.train, ids, SENTENCES, TOKENS),
-            sample_items(self.judged, ITEMS, self.vectors.take),
-        )
+        sampled = sample_rows(self.train, ids, SENTENCES, TOKENS)
+        judged = sample_items(self.judged, ITEMS, self.vectors.take)
         parts = {
             "encoder": student_source(self.student, self.teacher).identity(),
             "pooling": self.pooling,

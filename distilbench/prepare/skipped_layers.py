@@ -7,6 +7,7 @@ says something of tokens that no sentence has. Axes: U tokens, V all of them, D 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -99,12 +100,12 @@ def embeddings_setter(
     embeddings = InputEmbeddings.of(model[0].model)
     if embeddings is None or len(layers) == 1:
         return lambda count: None
-    sampled, own = sample_rows(train, ids, SENTENCES, TOKENS), embeddings.state()
+    sampled, own = sample_rows(train, ids, SENTENCES, TOKENS), copy.deepcopy(embeddings.parts.state_dict())
     tokens_U = np.unique(ids.flat(np.union1d(sampled, rows))[0])
     states = mean_states(model, layers[:-1], [ids[int(row)] for row in sampled], tokens_U)
 
     def stand_for(count: int) -> None:
-        embeddings.load(own)
+        embeddings.parts.load_state_dict(own)
         if count:
             embeddings.stand_for(tokens_U, states[count - 1])
 

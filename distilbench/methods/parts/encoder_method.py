@@ -91,8 +91,7 @@ class EncoderMethod(Method):
             self.student = self.static = self._static_student(prepared.static)
             self.width = self.static.width
         else:
-            start = prepared.student, prepared.teacher, device, prepared.pooling, prepared.skipped
-            self.student = load_student(*start)
+            self.student = load_student(prepared.student, prepared.teacher, device, prepared.pooling, prepared.skipped)
             if getattr(params, "freeze_embeddings", False):
                 freeze_embeddings(self.student)
             self.pad = self.student.tokenizer.pad_token_id or 0
