@@ -57,7 +57,7 @@ students() {  # static, one, two and three layers; eight sets
   text much 1 'NR % 5 == 0' 'NR % 6 == 0'
   # shellcheck disable=SC2046
   $PYTHON -m distilbench sweep --method hpd --space search_spaces/studies/pairs.yaml --data "$RUNS/eight" \
-    --text "$RUNS/much/*.tsv" --max-sentences 0 --max-documents 0 --max-pairs 2000 --measure-speed \
+    --text "$RUNS/much/*.tsv" --max-sentences 0 --max-documents 0 --max-pairs 2000 \
     --name "$NAME-students" --quantise int8,int4,binary,opq64 $(common)
 }
 

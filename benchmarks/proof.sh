@@ -58,7 +58,7 @@ sweep() {  # NAME OPTIONS...
   local name=$1
   shift
   # shellcheck disable=SC2086
-  set -- "$@" --data "$STUDY" --name "$name" --cpus "$CPUS" --no-dashboard --measure-speed $READ $PLACES $EXTRA
+  set -- "$@" --data "$STUDY" --name "$name" --cpus "$CPUS" --no-dashboard $READ $PLACES $EXTRA
   once "$name" distilbench sweep "$@"
 }
 

@@ -210,6 +210,8 @@ class EncoderCost(_Record):
     timed_1: int
     """Sentences that were timed, one at a time and in batches of 32."""
     timed_32: int
+    spread: float | None = None
+    """How well the times are known: half of their 95 % interval, as a share of them."""
 
     @property
     def latency_ms(self) -> float:

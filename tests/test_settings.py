@@ -63,7 +63,6 @@ def test_values() -> None:
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),
         ({"tempo": 3}, "tempo: no such setting; expected one of"),
-        ({"measure_speed": 3}, "--measure-speed 3: expected true or false"),
     ],
 )
 def test_refused(given: dict[str, Any], message: str) -> None:

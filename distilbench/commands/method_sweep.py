@@ -105,14 +105,11 @@ class MethodSweep:
             self.tally.close()
 
     def _costs(self, ready: Prepared) -> dict[str, EncoderCost]:
-        """Measure the cost of every kind of student, if that is wanted, before trials make the machine busy."""
+        """Measure the cost of every kind of student before trials make the machine busy."""
         from distilbench.trials.costs import measure_costs
         from distilbench.trials.rows import BASELINES
 
         settings, space = self.settings, self.space
-        of_model = {"latency", "model_bytes"} & set(settings.objectives)
-        if not (settings.measure_speed or of_model or len(space.students) > 1):
-            return {}
         widths = [d for d in self.widths if d <= ready.vectors.width]
         students: list[tuple[str, dict[str, Any]]] = [(name, {"output_dim": d}) for name in BASELINES for d in widths]
         students += [(space.method, params) for params in space.examples(get_method(space.method).costly)]

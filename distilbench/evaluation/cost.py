@@ -4,9 +4,9 @@ Each shape is measured once on a machine: encoders whose files have the same sha
 
 Latency is from text to vector on one thread, and a busy machine does not decide. A fixed sample of sentences is read in
 batches of 32 in their order, and one at a time. After each batch a reference is timed, the same numbers through the same
-products: what else the machine does slows both, and their ratio stays. The median ratio of repeated rounds, times what the
-reference takes on this machine when nothing disturbs it, is the latency. What counts is the thread's own time, not that on
-the wall. A static encoder has met the words before, as it has in use (`encoders.words`).
+products: what else the machine does slows both, and their ratio stays. The median ratio of the rounds, times what the
+reference takes on this machine when nothing disturbs it, is the latency; rounds are repeated until the ratio is known to
+5 %, or told how well it is known. What counts is the thread's own time, not that on the wall. A static encoder has met the words before, as it has in use (`encoders.words`).
 """
 
 from __future__ import annotations
@@ -38,15 +38,18 @@ from distilbench.storage.files import file_sha256, fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
 FILE = "cost.json"
-STEP_VERSION = 3
+STEP_VERSION = 4
 NO_CONFIGURATION = "data_config.json"
 """What some older encoders were trained on."""
 BATCH = 32
-SENTENCES, SINGLES = 256, 64
+SENTENCES, SINGLES = 128, 32
 """Sentences that are read in batches, and one at a time."""
-ROUNDS, LEAST_ROUNDS = 5, 3
-ENOUGH_S = 20.0
-"""Seconds after which no round begins, once there are `LEAST_ROUNDS`."""
+LEAST_ROUNDS, ENOUGH_S = 3, 10.0
+"""Rounds that there are always, and seconds after which no further one begins."""
+KNOWN_TO = 0.05
+"""Once the ratio is known so well, no further round begins."""
+OF_MEDIAN = 2.46
+"""Half of the 95 % interval of a median, in standard errors of the mean: 1.96 sqrt(pi / 2)."""
 REFERENCE_WIDTH, REFERENCE_TOKENS = 384, 128
 CALM = 40
 """Runs of the reference, of which the fastest is its time on a calm machine."""
@@ -62,7 +65,8 @@ class Size(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Sentences per second, one at a time and in batches of 32; milliseconds of a single one; how many were timed."""
+    """Sentences per second, one at a time and in batches of 32; milliseconds of a single one; how many were timed; the wider
+    half of the two 95 % intervals, as a share."""
 
     sentences_per_second_1: float
     sentences_per_second_32: float
@@ -70,6 +74,7 @@ class Timing(NamedTuple):
     p95_ms: float
     timed_1: int
     timed_32: int
+    spread: float
 
 
 class CostBench:
@@ -222,30 +227,32 @@ def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence
     def read(batch: Sequence[str]) -> float:
         return _seconds(lambda: read_texts(model, batch, before))
 
-    batched, alone = [], []
+    def in_batches() -> NDArray[np.float64]:
+        spent = [(read(batch), _seconds(reference)) for batch in batches]
+        return np.array([sum(encoder for encoder, _ in spent) / sum(other for _, other in spent)])
+
+    def one_by_one() -> NDArray[np.float64]:
+        times, others = [], []
+        for place, text in enumerate(singles):
+            times.append(read([text]))
+            if place % EVERY == 0:
+                others.append(_seconds(reference))
+        return np.percentile(times, (50, 95)) / statistics.fmean(others)
+
     with on_threads(1):
         for batch in batches[:2]:  # what only the first ones do
             read(batch)
         read(singles[:1])
-        for _ in _rounds():
-            spent = [(read(batch), _seconds(reference)) for batch in batches]
-            batched.append(sum(encoder for encoder, _ in spent) / sum(other for _, other in spent))
-        for _ in _rounds():
-            times, others = [], []
-            for place, text in enumerate(singles):
-                times.append(read([text]))
-                if place % EVERY == 0:
-                    others.append(_seconds(reference))
-            beside = statistics.fmean(others)
-            alone.append([seconds / beside for seconds in times])
-    p50, p95 = (statistics.median(float(np.percentile(ratios, q)) for ratios in alone) for q in (50, 95))
+        batched, alone = _repeated(in_batches), _repeated(one_by_one)
+    p50, p95 = np.median(alone, axis=0) * reference_s
     return Timing(
-        sentences_per_second_1=1 / (p50 * reference_s),
-        sentences_per_second_32=len(texts) / (statistics.median(batched) * reference_s * len(batches)),
-        p50_ms=1000 * p50 * reference_s,
-        p95_ms=1000 * p95 * reference_s,
+        sentences_per_second_1=float(1 / p50),
+        sentences_per_second_32=len(texts) / (float(np.median(batched)) * reference_s * len(batches)),
+        p50_ms=float(1000 * p50),
+        p95_ms=float(1000 * p95),
         timed_1=len(singles) * len(alone),
         timed_32=len(texts) * len(batched),
+        spread=max(_spread(batched[:, 0]), _spread(alone[:, 0])),
     )
 
 
@@ -273,12 +280,20 @@ def on_threads(threads: int) -> Iterator[None]:
             os.environ[name] = parallel
 
 
-def _rounds() -> Iterator[int]:
-    began = time.perf_counter()
-    for number in range(ROUNDS):
-        if number >= LEAST_ROUNDS and time.perf_counter() - began > ENOUGH_S:
-            return
-        yield number
+def _repeated(measure: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """What rounds of `measure` say, a row each, until the first number is known to `KNOWN_TO` or time is over."""
+    began, found = time.perf_counter(), list[NDArray[np.float64]]()
+    while True:
+        found.append(measure())
+        if len(found) >= LEAST_ROUNDS:
+            rounds = np.array(found)
+            if _spread(rounds[:, 0]) < KNOWN_TO or time.perf_counter() - began > ENOUGH_S:
+                return rounds
+
+
+def _spread(ratios: NDArray[np.float64]) -> float:
+    """Half of the 95 % interval of the median, as a share of it."""
+    return float(OF_MEDIAN * ratios.std(ddof=1) / len(ratios) ** 0.5 / np.median(ratios))
 
 
 def _seconds(run: Callable[[], Any]) -> float:

@@ -249,7 +249,7 @@ def _absent(chosen: dict[str, Row], taken: Row, rows: Sequence[Row], serving: Se
         keeping = [row for row in rows if competes(row.record) and _keeps(row)]
         timed = any(serving.rows[row.anchor].times_teacher is not None for row in keeping)
         none = "none embeds faster than the teacher"
-        yield f"{FASTEST}: {none if timed else 'speed was not measured here (sweep --measure-speed does)'}."
+        yield f"{FASTEST}: {none if timed else 'speed was not measured here'}."
 
 
 def _costs_of_pair(row: Row, board: Leaderboard, serving: ServingCosts) -> str:

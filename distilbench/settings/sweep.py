@@ -78,9 +78,6 @@ class SweepSettings(SpaceSettings, RunSettings):
         panel=SEARCH,
         expected=f"{QUALITY} alone, or with some of bytes, latency and model_bytes, with commas between",
     )
-    measure_speed: bool = option(
-        "Measure before the search how fast each kind of student embeds, and its teacher.", False, panel=SEARCH
-    )
     warm_start: Annotated[str | None, AfterValidator(_source)] = option(
         "What to begin from: a YAML list of settings to try first, or an earlier sweep's folder or URI, of which the best "
         "settings are tried first.",

@@ -59,11 +59,13 @@ def measure_costs(
 ) -> dict[str, EncoderCost]:
     """Measure the teacher, where it is an encoder, and each kind among `students` (methods with hyper-parameters).
 
-    `sentences` are the corpus's, by row. Costs are by their `kind_key`.
+    `sentences` are the corpus's, by row. What is read is a sample of what students are selected by: its queries, where it has
+    queries, since somebody waits for these. Costs are by their `kind_key`.
     """
     from distilbench.evaluation.cost import CostBench
 
-    bench = CostBench([sentences[int(row)] for row in prepared.selection.rows], store)
+    asked = prepared.selection.asked_rows
+    bench = CostBench([sentences[int(row)] for row in (asked if len(asked) else prepared.selection.rows)], store)
     costs: dict[str, EncoderCost] = {}
     if prepared.teacher.vectors is None:
         costs[TEACHER] = bench.cost(prepared.teacher)
@@ -88,8 +90,15 @@ def _line(key: str, cost: EncoderCost) -> str:
         name = ", ".join([method, *(f"{what} {value}" for what, value in costly.items())])
     return (
         f"{name}: {cost.latency_ms:.3g} ms a sentence in batches, {cost.p50_ms:.3g} ms on its own, "
-        f"{cost.bytes_on_disk / 1e6:,.1f} MB"
+        f"{cost.bytes_on_disk / 1e6:,.1f} MB{_told_spread(cost)}"
     )
+
+
+def _told_spread(cost: EncoderCost) -> str:
+    from distilbench.evaluation.cost import KNOWN_TO
+
+    wide = cost.spread is not None and cost.spread >= KNOWN_TO
+    return f" (times are known to {cost.spread:.0%} alone)" if wide else ""
 
 
 def _of_student(method: Method, bench: CostBench) -> EncoderCost:

@@ -93,7 +93,7 @@ def test_no_speed_and_no_faster_row_are_said(make_score):
     with_speed = answer(leaderboard([teacher(make_score, latency_ms=2.0), slow]))
     assert with_speed.absent == ("Fastest that keeps 95 %: none embeds faster than the teacher.",)
     without = answer(leaderboard([teacher(make_score), slow]))
-    assert without.absent == ("Fastest that keeps 95 %: speed was not measured here (sweep --measure-speed does).",)
+    assert without.absent == ("Fastest that keeps 95 %: speed was not measured here.",)
     # Of two kinds of machines nothing is compared.
     elsewhere = slow.provenance.model_copy(update={"device": "another"})
     apart = [teacher(make_score, latency_ms=9.0), slow.model_copy(update={"provenance": elsewhere})]
