@@ -5,8 +5,9 @@ Each shape is measured once on a machine: encoders whose files have the same sha
 Latency is from text to vector on one thread, and a busy machine does not decide. A fixed sample of sentences is read in
 batches of 32 in their order, and one at a time. After each batch a reference is timed, the same numbers through the same
 products: what else the machine does slows both, and their ratio stays. The median ratio of the rounds, times what the
-reference takes on this machine when nothing disturbs it, is the latency; rounds are repeated until the ratio is known to
-5 %, or told how well it is known. What counts is the thread's own time, not that on the wall. A static encoder has met the words before, as it has in use (`encoders.words`).
+reference takes on this machine when nothing disturbs it, is the latency; rounds are repeated until the ratio is known to 5 %,
+or told how well it is known. What counts is the thread's own time, not that on the wall. A static encoder has met the words
+before, as it has in use (`encoders.words`).
 """
 
 from __future__ import annotations
