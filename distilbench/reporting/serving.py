@@ -6,7 +6,8 @@ that no longer find what their own float32 vectors find are marked, and never re
 
 from __future__ import annotations
 
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -23,7 +24,8 @@ a bit a dimension 72 to 78 % at 384 dimensions, about 63 % at 128, 50 to 54 % at
 
 
 class Serving(NamedTuple):
-    """Means over the seeds of a row; None where nothing was measured.
+    """Means over the seeds of a row; None where nothing was measured. The time of a search is the median of all rows whose
+    vectors have the same code and dimensions: it does not depend on the encoder.
 
     `times_teacher`: of the teacher's sentences per second, where both were measured on one kind of machine.
     """
@@ -55,7 +57,8 @@ def serving_costs(board: Leaderboard) -> ServingCosts:
     measured = ({setting_of(cost) for seed in row.seeds for cost in _exact(seed.record)} for row in board.rows)
     counted = Counter(setting for settings in measured for setting in settings)
     setting = min(counted, key=lambda s: (-counted[s], -s[2], s[1] != "test", str(s)), default=None)
-    rows = {row.anchor: _serving(row, setting) for row in board.rows}
+    times = _search_times(board, setting)
+    rows = {row.anchor: _serving(row, setting, times) for row in board.rows}
     for row in board.rows:
         teacher, own = teacher_row(row, board.rows), rows[row.anchor]
         if teacher is not None and teacher.record.provenance.device == row.record.provenance.device:
@@ -70,13 +73,26 @@ def serving_costs(board: Leaderboard) -> ServingCosts:
     )
 
 
-def _serving(row: Row, setting: Setting | None) -> Serving:
+def _search_times(board: Leaderboard, setting: Setting | None) -> dict[tuple[str, int, str], float]:
+    """The median of the measured times of each code, number of dimensions and machine."""
+    measured = defaultdict[tuple[str, int, str], list[float]](list)
+    for record in (seed.record for row in board.rows for seed in row.seeds):
+        for cost in _exact(record):
+            if setting_of(cost) == setting and (ms := finite(cost.ms_per_1000_queries)) is not None:
+                measured[_shape(record)].append(ms)
+    return {shape: statistics.median(times) for shape, times in measured.items()}
+
+
+def _shape(record: ScoreRecord) -> tuple[str, int, str]:
+    return record.quantisation, record.dim, record.provenance.device
+
+
+def _serving(row: Row, setting: Setting | None, times: Mapping[tuple[str, int, str], float]) -> Serving:
     records = [seed.record for seed in row.seeds]
-    own = [next((c for c in _exact(r) if setting_of(c) == setting), None) for r in records]
-    costs = [cost for cost in own if cost is not None]
+    sizes = [float(cost.bytes) for record in records for cost in _exact(record) if setting_of(cost) == setting]
     return Serving(
-        mean_cell(float(cost.bytes) for cost in costs).value,
-        mean_cell(finite(cost.ms_per_1000_queries) for cost in costs).value,
+        mean_cell(sizes).value,
+        mean_cell(times.get(_shape(record)) for record in records).value if sizes else None,
         mean_cell(map(_speed, records)).value,
     )
 

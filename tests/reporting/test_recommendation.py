@@ -239,6 +239,19 @@ def test_the_exact_index_and_the_speed(make_score):
     assert "one thread" in costs.speed
 
 
+def test_rows_of_one_shape_have_one_search_time(make_score):
+    """Code, dimensions, documents and machine decide it: the median of what was measured."""
+
+    def took(record, ms):
+        costs = [c.model_copy(update={"ms_per_1000_queries": ms}) for c in record.indexes]
+        return record.model_copy(update={"indexes": costs})
+
+    records = [took(make_score(name), ms) for name, ms in (("a", 10.0), ("b", 90.0), ("c", 12.0))]
+    board = leaderboard([*records, took(make_score("d", dim=32), 70.0)])
+    found = values(board, serving_costs(board))
+    assert [found[name][1] for name in "abcd"] == [12.0, 12.0, 12.0, 70.0]
+
+
 def test_times_of_another_setting_are_left_out(make_score):
     def threads(record, n):
         return record.model_copy(update={"indexes": [c.model_copy(update={"threads": n}) for c in record.indexes]})
