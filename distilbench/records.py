@@ -220,7 +220,7 @@ class EncoderCost(_Record):
 
 
 ON_DEMONSTRATION = "on the demonstration corpus, no benchmark"
-"""Stands wherever a score of the generated corpus is printed."""
+"""Stands wherever a score of a demonstration corpus is printed."""
 AS_IT_CAME = "as it came"
 """The start of an encoder that was not trained here."""
 FROZEN = "teacher (frozen)"

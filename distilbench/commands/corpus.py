@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 
+from distilbench.data.about import FILE, about
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.evaluation_sets import with_scored_tasks
 from distilbench.data.folder import folder_corpus
@@ -23,7 +24,10 @@ from distilbench.settings.run import PreparationSettings
 
 def load_corpus(settings: PreparationSettings, needs: Requirements, console: Console) -> Corpus:
     """The corpus of the data folder and of `--text`; what was found and not found is printed."""
-    root, texts, limits, asked = settings.sets_folder, settings.texts, settings.limits, settings.selection
+    root, texts, limits = settings.sets_folder, settings.texts, settings.limits
+    asked, where = settings.selection, "--select"
+    if root is not None and asked is None:
+        asked, where = about(root).selection, FILE
     if needs.augmentation and not settings.augment:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
     if root is not None:
@@ -41,7 +45,7 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
         named = np.setdiff1d(corpus.train, own_train) if settings.text else own_train[:0]
         places = np.concatenate([settings.given.places(batch) for batch in in_batches(corpus.sentences)])
         corpus = restrict_to_vectors(corpus, places >= 0, f"--teacher-vectors {settings.teacher_vectors}", named)
-    corpus, why = with_selection(corpus, asked)
+    corpus, why = with_selection(corpus, asked, where)
     if settings.by_role:
         corpus = with_roles(corpus, settings.artifacts)
     if needs.queries:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from distilbench.data.readers import either
 from distilbench.data.splits import split_files
 from distilbench.errors import InputError
+from distilbench.selection import Selection
 
+FILE = "about.json"
 DEMONSTRATION = Path(__file__).with_name("demonstration")
 """The data folder that is read where the user brings none."""
 
@@ -55,21 +58,35 @@ class PairTaskFormat(BaseModel):
 
 
 class About(BaseModel):
-    """`demonstration`: its scores are no benchmark; `text`: where its text is from; `pair_tasks`: its own labelled ones."""
+    """`demonstration`: its scores are no benchmark; `text`: where its text is from; `pair_tasks`: its own labelled ones.
+
+    `select` is what students are selected by where `--select` does not say, as it is written there; "": what the folder has.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     demonstration: bool = False
     text: str = ""
+    select: str = ""
     pair_tasks: Mapping[str, PairTaskFormat] = {}
+
+    @property
+    def selection(self) -> Selection | None:
+        """The measure of `select`; None if it is empty."""
+        return replace(Selection.parse(self.select), asked=False) if self.select else None
 
 
 def about(root: Path) -> About:
     """Read the folder's `about.json`; the defaults if it has none."""
-    path = root / "about.json"
+    path = root / FILE
     try:
-        return About.model_validate_json(path.read_bytes()) if path.is_file() else About()
+        read = About.model_validate_json(path.read_bytes()) if path.is_file() else About()
     except (OSError, ValidationError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
         raise InputError(f"{path}: {reason}") from None
+    try:
+        read.selection  # noqa: B018 - a measure that is not known is refused here
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return read

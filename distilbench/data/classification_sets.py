@@ -5,6 +5,7 @@ SST2, SST5               sc/NAME.{train,dev,test}.tsv  text label
 TREC                     sc/TREC.{train,test}.tsv      text label
 MRPC                     sc/MRPC.{train,test}.tsv      sentence1 sentence2 label
 SICK-E                   sts/SICK.{train,dev,test}.tsv sentence1 sentence2 entailment
+any other NAME           sc/NAME.{train,dev,test}.tsv  text label                       dev is optional
 
 Every file may be gzipped. A label is any text; a set's classes are the labels of its training rows, sorted.
 """
@@ -19,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from distilbench.data.corpus import ClassificationSet, CorpusBuilder
-from distilbench.data.readers import either, one_of, read_tsv, sentence
-from distilbench.data.splits import split_files
+from distilbench.data.readers import either, files_of, one_of, read_tsv, sentence
+from distilbench.data.splits import SPLITS, split_files
 from distilbench.errors import InputError
 
 FOLDS = 10
@@ -54,13 +55,24 @@ Example = tuple[int, tuple[str, ...], str]
 
 def read_classification(root: Path, builder: CorpusBuilder) -> None:
     """Add every set of `root` that is there as a whole; what is missing of the others is told."""
-    for name, form in FORMATS.items():
+    for name, form in {**FORMATS, **_own_formats(root)}.items():
         whole = either(root, form.file) if form.splits == (WHOLE,) else None
         files = {WHOLE: whole} if whole else split_files(root, form.file) if "{}" in form.file else {}
         if absent := [form.file.format(split) for split in form.splits if split not in files]:
             builder.missing += absent
         else:
             _add_set(name, form, {split: files[split] for split in form.splits}, builder)
+
+
+def _own_formats(root: Path) -> dict[str, _Format]:
+    """The sets of a folder that nobody else knows: those of `sc/` that have a training file."""
+    named = {path.name.removesuffix(".gz").removesuffix(".train.tsv") for path in files_of(root / "sc", "*.train.tsv")}
+    formats = {}
+    for name in sorted(named - FORMATS.keys()):
+        file = f"sc/{name}.{{}}.tsv"
+        splits = [split for split in SPLITS if split != "dev" or split in split_files(root, file)]
+        formats[name] = _Format(file, tuple(splits))
+    return formats
 
 
 def _add_set(name: str, form: _Format, files: Mapping[str, Path], builder: CorpusBuilder) -> None:

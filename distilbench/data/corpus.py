@@ -162,7 +162,7 @@ class Corpus:
     `train` are the rows that students may train on, `pairs_P2` the similar pairs (duplicates, paraphrases) among
     them, `triplets_T3` anchors with an entailed and a contradicting sentence. `pair_tasks` are those that a method learns,
     `probed` those that encoders are scored on by a regression on their vectors. `found` and `missing` are lines for the
-    user; `demonstration` marks generated text that is no benchmark.
+    user; `demonstration` marks what is no benchmark.
     """
 
     name: str

@@ -30,15 +30,18 @@ _BECAUSE: dict[Kind, str] = {
 }
 
 
-def with_selection(corpus: Corpus, asked: Selection | None) -> tuple[Corpus, str]:
-    """The corpus with what students are selected by, with sentences held out where that needs some; and why it is that."""
+def with_selection(corpus: Corpus, asked: Selection | None, where: str = "--select") -> tuple[Corpus, str]:
+    """The corpus with what students are selected by, with sentences held out where that needs some; and why it is that.
+
+    `where` says who asked.
+    """
     if asked is not None:
         for kind in asked.kinds:
             if not has(corpus, kind):
                 needed = "text to hold out" if kind == "fidelity" else f"{kind} set to select by"
                 lacking = f"the data of {corpus.name} has no {needed}"
-                raise InputError(f"--select {asked}: {lacking}; expected {EXPECTED[kind]}")
-        selection, why = asked, "as --select says"
+                raise InputError(f"{where} {asked}: {lacking}; expected {EXPECTED[kind]}")
+        selection, why = asked, f"as {where} says"
     else:
         defaults: tuple[Kind, ...] = ("sts", "retrieval", "fidelity")
         served = [kind for kind in defaults if has(corpus, kind)]

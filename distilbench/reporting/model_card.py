@@ -264,7 +264,7 @@ def _facts(row: Row, record: ScoreRecord) -> Iterator[tuple[str, str]]:
     if (own := code_overlap(row)) is not None:
         kept = f"{own.overlap10_with_flat:.1f} % of those of its float32 vectors ({set_name(own.set, own.split)})"
         yield "First 10 neighbours kept", kept
-    yield "Corpus", record.corpus + (" (generated, for demonstration)" if record.demonstration else "")
+    yield "Corpus", record.corpus + (" (for demonstration)" if record.demonstration else "")
 
 
 def _scored(row: Row, seed: SeedScores) -> str:
@@ -297,7 +297,7 @@ def _limitations(row: Row, record: ScoreRecord) -> Iterator[str]:
     tested = {s.task for s in record.scores if s.split == "test"}
     missing = [name for name, tasks in _MEASURABLE if not tested & set(tasks)]
     if record.demonstration:
-        yield "The corpus is generated: nothing is known of the model on real text."
+        yield "The corpus is small, for demonstration: how the model does on other text is not known."
     if missing:
         yield f"Not measured on any test set, in this form: {', '.join(missing)}."
     yield "Not measured: other languages, domains and lengths than those of the sets above; bias; safety."

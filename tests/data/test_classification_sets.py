@@ -49,6 +49,23 @@ def test_sets_with_their_splits(tmp_path: Path) -> None:
     assert "sc/TREC.train.tsv" in corpus.missing and "sc/CR.tsv" in corpus.missing
 
 
+def test_a_set_of_ones_own_may_have_a_dev_split(tmp_path: Path) -> None:
+    for name, splits in (("topic", ("train", "test")), ("mood", ("train", "dev", "test"))):
+        for split in splits:
+            write(tmp_path / "sc" / f"{name}.{split}.tsv", "text\tlabel", labelled(24))
+    write(tmp_path / "sc" / "none.dev.tsv", "text\tlabel", labelled(24))
+    assert [(task.name, sorted(set(task.split_N))) for task in read(tmp_path).classification] == [
+        ("mood", ["dev", "test", "train"]),
+        ("topic", ["test", "train"]),
+    ]
+
+
+def test_an_own_set_without_a_test_split_is_told(tmp_path: Path) -> None:
+    write(tmp_path / "sc" / "topic.train.tsv", "text\tlabel", labelled(24))
+    corpus = read(tmp_path)
+    assert not corpus.classification and "sc/topic.test.tsv" in corpus.missing
+
+
 def test_sick_e_has_its_labels_in_the_sts_files(tmp_path: Path) -> None:
     rows = [(f"a {n}", f"b {n}", "3.5", ("NEUTRAL", "ENTAILMENT", "CONTRADICTION")[n % 3], str(n)) for n in range(9)]
     for split in ("train", "dev", "test"):

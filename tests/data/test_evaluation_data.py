@@ -193,7 +193,7 @@ def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: 
 
 def test_built_in_data(tmp_path: Path) -> None:
     data = read(DEMONSTRATION)
-    assert kinds_of(data) == {"sts", "retrieval", "pairs"} and data.demonstration
+    assert kinds_of(data) == set(EVERY_TASK) and data.demonstration
     assert data.missing == ()
     assert not asked(data) & set(calibration(data))
     assert data.fingerprint != read(DEMONSTRATION, ["sts"]).fingerprint

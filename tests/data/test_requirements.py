@@ -48,8 +48,8 @@ SMALL = Limits(pairs=5, sentences=16, documents=6)
 def test_the_demonstrations_fingerprint() -> None:
     # The key of everybody's cached embeddings and runs, and the rows that seeds draw from.
     whole = folder_corpus(DEMONSTRATION, Limits())
-    assert whole.fingerprint == "1aed5c5ff454227efa6b38c2925af7b561e5f261a7981a401a539c7447698ab4"
-    assert whole.sentences_fingerprint == "48b53f4d52015fd963c360f5e14caaa458322030289499bf2c7478ff6fff2769"
+    assert whole.fingerprint == "efa58aa7d31986101d8db1e50fbf92ebd84f86cea75e7f8302495a5396a187de"
+    assert whole.sentences_fingerprint == "f8336f6633dc979e9a09e111391d0eafb762d3e872437e680b1fa8d7bb090261"
 
 
 def test_what_is_not_needed_is_not_even_read(folder: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_sentence_that_a_needed_task_asks_about_is_not_trained_on(folder: Path
     [
         (("MRPC2",), "MRPC2"),  # no such task
         (("mrpc",), "mrpc"),  # names are as their papers write them
-        (("DEMO-NLI",), "DEMO-NLI"),  # the demonstration's tasks are not another folder's
+        (("DUP",), "DUP"),  # what another folder's about.json has
         (("STSB", ""), ""),  # the second of two
     ],
 )
@@ -107,6 +107,7 @@ def test_a_task_that_a_folder_cannot_have(folder: Path, names: tuple[str, ...], 
         ("{", "about.json: : Invalid JSON"),
         ('{"demo": true}', "about.json: demo: Extra inputs"),
         ('{"pair_tasks": {"X": {"kind": "many"}}}', r"about.json: pair_tasks.X.kind: .*'regression'"),
+        ('{"select": "mrr"}', r"about.json: .*'mrr' is no measure; expected one of sts"),
     ],
 )
 def test_what_a_folder_cannot_say_of_itself(folder: Path, content: str, wanted: str) -> None:
@@ -130,5 +131,5 @@ def test_a_task_asked_for_twice_is_there_once(folder: Path) -> None:
     # Two methods of one sweep may need the same.
     (task,) = folder_corpus(folder, SMALL, Requirements(pair_tasks=("QQP", "QQP"))).pair_tasks
     assert task.name == "QQP"
-    tasks = demonstration(10, Requirements(pair_tasks=("DEMO-SIM", "DEMO-DUP", "DEMO-SIM"))).pair_tasks
-    assert [t.name for t in tasks] == ["DEMO-SIM", "DEMO-DUP"]
+    tasks = demonstration(10, Requirements(pair_tasks=("SNLI", "SNLI"))).pair_tasks
+    assert [t.name for t in tasks] == ["SNLI"]

@@ -46,6 +46,11 @@ def test_what_is_asked_for_is_taken() -> None:
     assert [held.split for held in found.held_out] == ["dev", "test"]
 
 
+def test_who_asked_is_told() -> None:
+    with pytest.raises(InputError, match=r"^about\.json sts: "):
+        with_selection(corpus(retrieval="dev"), Selection.parse("sts"), "about.json")
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -104,7 +104,7 @@ def test_a_width_that_no_dimension_fits_is_taken_itself(tmp_path: Path) -> None:
 
 @cache
 def demonstration() -> Corpus:
-    return read_demonstration(2000, Requirements(triplets=True, pair_tasks=("DEMO-DUP",)))
+    return read_demonstration(2000, Requirements(triplets=True, pair_tasks=("SNLI",)))
 
 
 @pytest.mark.parametrize("native", [384, 48])
@@ -114,7 +114,7 @@ def test_every_shipped_space_fits_the_demonstration(budget: str, method: str, na
     kind = get_method(method)
     space = load_space(shipped_folder() / budget / f"{method}.yaml", method, kind.params_type, native)
     if method == "dse":
-        space = space.model_copy(update={"fixed": {**space.fixed, "task": "DEMO-DUP"}})
+        space = space.model_copy(update={"fixed": {**space.fixed, "task": "SNLI"}})
 
     def check(possible: Possible) -> None:
         kind.check_student(possible, "auto", native)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from samples import make_data, random_sentences, write_tsv
 from watched import failed, record
 
 from distilbench.commands.corpus import load_corpus
@@ -132,10 +133,19 @@ def test_a_search_without_a_student_takes_time_of_the_methods_after_it(now: Now)
 # Text
 
 
-def limits(monkeypatch: pytest.MonkeyPatch, store: Path, rate: float, **asked: Any) -> dict[str, int]:
-    """The limits of text for the demonstration, with a teacher that encodes `rate` sentences a second."""
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with more documents, sentences and pairs than a budget brings them down to."""
+    folder = make_data(tmp_path_factory.mktemp("searched") / "data", pairs=1500, sentences=6000)
+    rows: list[list[object]] = [[f"d{i}", text, 0] for i, text in enumerate(random_sentences(2500, seed=9))]
+    write_tsv(folder / "quora" / "corpus.tsv", ["doc_id", "text", "is_beir_query"], rows)
+    return folder
+
+
+def limits(monkeypatch: pytest.MonkeyPatch, store: Path, data: Path, rate: float, **asked: Any) -> dict[str, int]:
+    """The limits of text for a data folder, with a teacher that encodes `rate` sentences a second."""
     monkeypatch.setattr(CorpusEncoding, "rate", lambda self, sentences: rate)
-    settings = SweepSettings(method="hpd", store=store, **asked)
+    settings = SweepSettings(method="hpd", data=str(data), store=store, **asked)
     corpus = load_corpus(settings, NO_REQUIREMENTS, Console(quiet=True))
     lower = limits_within_budget(settings, corpus, Console(quiet=True))
     shorter = load_corpus(settings.model_copy(update=lower), NO_REQUIREMENTS, Console(quiet=True))
@@ -143,22 +153,24 @@ def limits(monkeypatch: pytest.MonkeyPatch, store: Path, rate: float, **asked: A
     return lower
 
 
-def test_a_slow_teacher_reads_less_text_in_a_short_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    of_rate = functools.partial(limits, monkeypatch, tmp_path)
+def test_a_slow_teacher_reads_less_text_in_a_short_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searched: Path
+) -> None:
+    of_rate = functools.partial(limits, monkeypatch, tmp_path, searched)
     assert of_rate(100) == {}, "there is no budget"
     assert of_rate(1000, time_budget="10m") == {}
     assert of_rate(0.1, time_budget="10m") == {"max_sentences": 2000, "max_pairs": 1000, "max_documents": 1000}
     assert of_rate(0.1, time_budget="10m", max_sentences=20_000).keys() == {"max_pairs", "max_documents"}
-    slow, fast = (of_rate(rate, time_budget="10m")["max_sentences"] for rate in (110, 113))
+    slow, fast = (of_rate(rate, time_budget="10m")["max_sentences"] for rate in (80, 83))
     assert 2000 < slow < fast
 
 
-def test_what_the_sets_take_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_the_sets_take_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searched: Path) -> None:
     """Where the user asks for all documents, they are counted; where the budget leaves some out, they are not."""
     told: list[int] = []
     for asked in ({}, {"max_documents": 20_000}):
         monkeypatch.setattr(CorpusEncoding, "rate", lambda self, sentences: 0.1)
-        settings = SweepSettings(method="hpd", store=tmp_path, time_budget="10m", **asked)
+        settings = SweepSettings(method="hpd", data=str(searched), store=tmp_path, time_budget="10m", **asked)
         corpus, console = load_corpus(settings, NO_REQUIREMENTS, Console(quiet=True)), Console(record=True, width=300)
         limits_within_budget(settings, corpus, console)
         (count,) = re.findall(r"The sets to score on have ([\d,]+) texts", console.export_text())
