@@ -1,4 +1,4 @@
-"""Search spaces: a good file gives the right draws, a bad one names file, parameter and value."""
+"""Search spaces: a good file gives the right draws, a bad one names file, parameter and value; which file a sweep takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.space import SearchSpace
-from distilbench.search.space_files import load_space
+from distilbench.search.space_files import load_space, shipped_folder, space_file
 from distilbench.trials.budget import Budget
 
 ROOT = Path(__file__).parents[2]
@@ -283,3 +283,48 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(InputError, match=rf"{name}: cannot be read: \S"):
         load_space(tmp_path / name, "mcr2", MCR2Params, 32)
+
+
+# Which search space a sweep takes: the user's own, or one that comes along
+
+
+@pytest.fixture
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("method", "named", "given", "folder"),
+    [
+        ("hpd", None, {"data": False}, "small"),
+        ("hpd", None, {"data": True}, "real"),
+        ("hpd", "cluster", {"data": False}, "cluster"),
+        ("hpd", "front", {"data": True, "static": True}, "front"),
+        ("hpd", None, {"data": True, "static": True}, "static"),
+        ("hpd", "small", {"data": True, "static": True}, "static"),
+        ("mcr2", "small", {"data": True, "static": True}, "small"),  # which has none for static students
+    ],
+)
+def test_a_folder_that_comes_along(
+    working_folder: Path, method: str, named: str | None, given: dict[str, bool], folder: str
+) -> None:
+    assert space_file(method, named, **given) == (shipped_folder() / folder / f"{method}.yaml", True)  # type: ignore[arg-type]
+
+
+def test_the_users_own_is_the_one_named_or_that_of_the_working_folder(working_folder: Path) -> None:
+    own = working_folder / "search_spaces"
+    own.mkdir()
+    (own / "hpd.yaml").write_text("method: hpd\n")
+    assert space_file("hpd", None, data=True) == (Path("search_spaces/hpd.yaml"), False)
+    assert space_file("hpd", str(own), data=True) == (own / "hpd.yaml", False)
+    assert space_file("mse", str(own / "hpd.yaml"), data=True) == (own / "hpd.yaml", False)
+    assert space_file("hpd", str(shipped_folder() / "front"), data=True).shipped
+    with pytest.raises(InputError, match=r"^--space nosuch: .*cluster, front, .*real.*small"):
+        space_file("mse", "nosuch", data=True)
+    with pytest.raises(InputError, match=f"^--space {own}: expected mse.yaml in this folder"):
+        space_file("mse", str(own), data=True)
+    with pytest.raises(
+        InputError, match=r"^no search space: looked for search_spaces/new.yaml and .*/small/new.yaml; "
+    ):
+        space_file("new", None, data=False)

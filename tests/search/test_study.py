@@ -1,14 +1,16 @@
-"""The study: what the first trials are given, what it holds of each, which trial is the best of its dimension."""
+"""The study: what the first trials are given, what it holds of each, which trial is the best of its dimension; the front."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
 
 from distilbench.methods.mcr2 import MCR2Params
+from distilbench.search.objectives import COSTS, directions, pareto_front
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
 from distilbench.search.starts import starts_for
@@ -134,3 +136,25 @@ def test_a_result_is_the_best_eligible_rung_and_without_any_the_last(study: optu
     assert result_objective(trial) == 5.0
     trial.user_attrs[rung_key(2)]["collapsed"] = True
     assert result_objective(trial) == 4.0
+
+
+# The front, against Optuna's own
+
+
+UP_DOWN = directions(("quality", "bytes"))
+
+
+def test_front_of_quality_and_bytes() -> None:
+    points = [(70, 64), (72, 128), (71, 256), (70, 64), (69, 64), (72, 129), (60, 8)]
+    assert pareto_front(points, UP_DOWN).tolist() == [0, 1, 3, 6]
+    assert pareto_front([], UP_DOWN).tolist() == []
+    assert pareto_front([(1,), (3,), (3,)], ["maximize"]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("objectives", [("quality", "bytes"), ("quality", "latency"), ("quality", *COSTS)])
+def test_front_is_optunas(objectives: tuple[str, ...]) -> None:
+    towards = directions(objectives)
+    points = np.random.default_rng(4).integers(0, 7, (60, len(towards)))  # few values: many ties and equal points
+    study = optuna.create_study(directions=towards)
+    study.add_trials([optuna.trial.create_trial(values=point.tolist()) for point in points])
+    assert pareto_front(points, towards).tolist() == sorted(trial.number for trial in study.best_trials)
