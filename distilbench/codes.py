@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from distilbench.errors import InputError
 
-Bits = Literal[32, 8, 4, 1]
-CODE_OF_BITS = {32: "float32", 8: "int8", 4: "int4", 1: "binary"}
+Bits = Literal[32, 8, 4, 3, 2, 1]
+CODE_OF_BITS = {32: "float32", 8: "int8", 4: "int4", 3: "int3", 2: "int2", 1: "binary"}
 """The name of the code of so many bits a dimension."""
 
 
@@ -27,7 +27,7 @@ def _opq(size: int, width: int) -> str:
     return f"OPQ{size}_{reduced},PQ{size}np"
 
 
-FIXED = {"int8": "SQ8", "int4": "SQ4", "binary": "LSHt"}
+FIXED = {"int8": "SQ8", "int4": "SQ4", "int3": "SQtqmse3", "int2": "SQtqmse2", "binary": "LSHt"}
 """Codes of so many bits a dimension, and FAISS's description."""
 FAMILIES = {
     "pq": Family("product code: a byte for each part of the vector (Jégou et al. 2011)", lambda size, _: f"PQ{size}np"),
@@ -48,7 +48,7 @@ FAMILIES = {
 }
 CODE_PATTERN = rf"({'|'.join(FIXED)}|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})"
 """The names of all codes."""
-CODES_TOLD = f"int8, int4, binary, or one of FAISS's with its bytes, such as {', '.join(f'{f}16' for f in FAMILIES)}"
+CODES_TOLD = f"{', '.join(FIXED)}, or one of FAISS's with its bytes, such as {', '.join(f'{f}16' for f in FAMILIES)}"
 FAISS_PEER = "faiss"
 """The method of the teacher's vectors in FAISS's own codes: what a team has without any training of a student."""
 _OF_FAISS = re.compile(rf"({'|'.join(FAMILIES)})([1-9]\d{{0,3}})")

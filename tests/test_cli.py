@@ -176,8 +176,8 @@ BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
     (
         "another quantisation",
         lambda p: None,
-        ["--quantise", "int2"],
-        ["--quantise int2: expected int8, int4, binary, or one of FAISS's"],
+        ["--quantise", "int5"],
+        ["--quantise int5: expected int8, int4, int3, int2, binary, or one of FAISS's"],
     ),
     ("an empty space", lambda p: p.space.write_text(""), [], ["space.yaml: the file: expected keys with values"]),
     ("a log of no kind", lambda p: None, ["--log-to", "nope"], ["--log-to nope: expected mlflow:URI"]),

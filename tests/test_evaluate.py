@@ -289,7 +289,7 @@ def test_vectors_of_several_widths_are_one_clear_error(
         (["--indexes", "lsh"], "--indexes lsh: expected one of flat, ivf, hnsw"),
         (["--indexes", "hnsw:1:2"], "--indexes hnsw:1:2: expected hnsw alone"),
         (["--indexes", "ivf:4:5"], "--indexes ivf:4:5: nprobe is above nlist"),
-        (["--quantise", "int2"], "--quantise int2: expected int8, int4, binary, or one of FAISS"),
+        (["--quantise", "int5"], "--quantise int5: expected int8, int4, int3, int2, binary, or one of FAISS"),
         (["--data", "nowhere"], "--data nowhere: no such folder"),
         (["--name", "a/b"], "--name 'a/b': expected a plain folder name"),
     ],

@@ -59,7 +59,7 @@ def test_values() -> None:
         ({"seed": 2**32}, "--seed 4294967296: expected at most 4294967295"),
         ({"trials": "many"}, "--trials many: expected a whole number"),
         ({"backend": "jax"}, "--backend jax: expected one of torch, bf16"),
-        ({"quantise": "int8,int3"}, "--quantise int3: expected int8, int4, binary, or one of FAISS's"),
+        ({"quantise": "int8,int5"}, "--quantise int5: expected int8, int4, int3, int2, binary, or one of FAISS's"),
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),
         ({"tempo": 3}, "tempo: no such setting; expected one of"),

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ class Code:
         del held
         if kind in ("int8", "int4"):
             _set_ranges(index, unit_Nd)
+        if kind in ("int3", "int2"):
+            index = _with_levels_of_each(index, unit_Nd)
         if isinstance(inner_of(index), faiss.IndexLSH):
             threshold_d = faiss.vector_to_array(inner_of(index).thresholds) if chain_of(index) else _means(unit_Nd)
             index = _with_float_signs(index, threshold_d)
@@ -288,14 +291,53 @@ def _with_float_signs(index: Any, threshold_d: NDArray[np.float32]) -> Any:
     A byte is 8 signs, one of 256 centroids, the first dimension highest.
     """
     d, bits = len(threshold_d), -(-len(threshold_d) // 8) * 8
-    signs_K8 = np.unpackbits(np.arange(CENTROIDS, dtype=np.uint8)[:, None], axis=1) * np.float32(2) - 1
-    inner = faiss.IndexPQ(bits, bits // 8, 8, faiss.METRIC_L2)
-    faiss.copy_array_to_vector(np.tile(signs_K8 / np.float32(bits**0.5), (bits // 8, 1, 1)).ravel(), inner.pq.centroids)
-    inner.is_trained = True
+    inner = _product_of_levels(np.tile(np.array([-1, 1], dtype=np.float32) / np.float32(bits**0.5), (bits, 1)), 8)
     centred = faiss.CenteringTransform(d)
     faiss.copy_array_to_vector(threshold_d, centred.mean)
     centred.is_trained = True
-    maps = [*chain_of(index), centred, *([faiss.RemapDimensionsTransform(d, bits, False)] if bits > d else [])]
+    return _after([*chain_of(index), centred], d, inner)
+
+
+@cache
+def levels(bits: int) -> tuple[float, ...]:
+    """Return the 2^bits levels of least squared error for a standard normal distribution (Max 1960), rising.
+
+    FAISS has them as TurboQuant's, for vectors of d dimensions divided by sqrt(d).
+    """
+    index = faiss.index_factory(1, f"SQtqmse{bits}")
+    index.train(np.zeros((1, 1), dtype=np.float32))
+    return tuple(faiss.vector_to_array(index.sq.trained)[: 2**bits].tolist())
+
+
+def _with_levels_of_each(index: Any, unit_Nd: NDArray[np.float32]) -> Any:
+    """Give each dimension levels by its own mean and spread, where TurboQuant has the same for all.
+
+    FAISS's scalar codes of 2 and 3 bits have no room for that; a product code has, of 4 dimensions a byte or of one.
+    """
+    levels_L = np.array(levels(index.sq.bits))
+    spread_d, mean_d = unit_Nd.std(axis=0, dtype=np.float64), unit_Nd.mean(axis=0, dtype=np.float64)
+    level_dL = (mean_d[:, None] + spread_d[:, None] * levels_L).astype(np.float32)
+    together = 4 if len(levels_L) == 4 else 1
+    level_dL = np.pad(level_dL, ((0, -len(level_dL) % together), (0, 0)))
+    return _after([], index.d, _product_of_levels(level_dL, together))
+
+
+def _product_of_levels(level_dL: NDArray[np.float32], together: int) -> Any:
+    """Make a product code whose centroids are all combinations of the levels of so many dimensions, the first one highest."""
+    d, count = level_dL.shape
+    digit_KT = np.stack(np.unravel_index(np.arange(count**together), (count,) * together), axis=1)
+    centroid_MKT = level_dL.reshape(-1, together, count)[:, np.arange(together), digit_KT]
+    inner = faiss.IndexPQ(d, d // together, together * (count.bit_length() - 1), faiss.METRIC_L2)
+    faiss.copy_array_to_vector(centroid_MKT.ravel(), inner.pq.centroids)
+    inner.is_trained = True
+    return inner
+
+
+def _after(maps: list[Any], d: int, inner: Any) -> Any:
+    """Put maps to d dimensions before a code; where it has more, zeros fill them up."""
+    maps = [*maps, *([faiss.RemapDimensionsTransform(d, inner.d, False)] if inner.d > d else [])]
+    if not maps:
+        return inner
     held = faiss.IndexPreTransform(inner)
     for transform in reversed(maps):
         held.prepend_transform(transform)

@@ -218,7 +218,7 @@ def _lists(flat: Any, lists: tuple[int, int], sample_Nd: NDArray[np.float32]) ->
     coarse = faiss.IndexFlat(d, metric)
     coarse.add(clusters.centroids)
     if isinstance(flat, faiss.IndexPQ):
-        index = faiss.IndexIVFPQ(coarse, d, nlist, flat.pq.M, 8, metric)
+        index = faiss.IndexIVFPQ(coarse, d, nlist, flat.pq.M, flat.pq.nbits, metric)
         index.by_residual = False
     elif isinstance(flat, faiss.IndexScalarQuantizer):
         index = faiss.IndexIVFScalarQuantizer(coarse, d, nlist, flat.sq.qtype, metric, False)
@@ -232,7 +232,7 @@ def _lists(flat: Any, lists: tuple[int, int], sample_Nd: NDArray[np.float32]) ->
 def _graph(flat: Any) -> Any:
     """A graph of what `flat` stores."""
     if isinstance(flat, faiss.IndexPQ):
-        index = faiss.IndexHNSWPQ(flat.d, flat.pq.M, LINKS, 8, flat.metric_type)
+        index = faiss.IndexHNSWPQ(flat.d, flat.pq.M, LINKS, flat.pq.nbits, flat.metric_type)
     elif isinstance(flat, faiss.IndexScalarQuantizer):
         index = faiss.IndexHNSWSQ(flat.d, flat.sq.qtype, LINKS, flat.metric_type)
     else:

@@ -42,7 +42,7 @@ CODEBOOKS_ON = 8_000
 
 @functools.lru_cache(maxsize=64)
 def dev_pca_score_in(prepared_folder: Path, size: int) -> float:
-    """The dev score of the teacher's PCA in `size` bytes a vector: of float32, int8, int4 and binary codes the best.
+    """The dev score of the teacher's PCA in `size` bytes a vector: of float32 and the codes of `bits` the best.
 
     Each has as many dimensions as fit, at most the teacher's.
     """

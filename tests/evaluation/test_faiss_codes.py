@@ -22,6 +22,8 @@ from distilbench.records import Quantisation
 SIZES = {
     "int8": 32,
     "int4": 16,
+    "int3": 12,
+    "int2": 8,
     "binary": 4,
     "pq8": 8,
     "opq8": 8,
@@ -32,7 +34,7 @@ SIZES = {
     "tq2-8": 8,
 }
 """Bytes of a code of 32 dimensions."""
-FEW = ["int8", "int4", "binary"]
+FEW = ["int8", "int4", "int3", "int2", "binary"]
 """Codes that few vectors are enough for."""
 every_code = pytest.mark.parametrize("kind", SIZES)
 
@@ -314,11 +316,11 @@ def test_what_faiss_cannot_make_says_why(kind: str, why: str) -> None:
 
 def test_names_of_codes() -> None:
     quantisation = TypeAdapter(Quantisation)
-    for kind in ("float32", "int8", "int4", "binary", "opq16", "pq8", "itq128", "lsh32", "pcar48"):
+    for kind in ("float32", "int8", "int4", "int3", "int2", "binary", "opq16", "pq8", "itq128", "lsh32", "pcar48"):
         assert quantisation.validate_python(kind) == kind
         assert kind == "float32" or factory_of(kind, 1024)
-    for wrong in ("int2", "opq", "opq0", "pq16x", "sq8", "OPQ16"):
+    for wrong in ("int5", "opq", "opq0", "pq16x", "sq8", "OPQ16"):
         with pytest.raises(ValidationError):
             quantisation.validate_python(wrong)
-        with pytest.raises(InputError, match="expected int8, int4, binary"):
+        with pytest.raises(InputError, match="expected int8, int4, int3, int2, binary"):
             factory_of(wrong, 32)

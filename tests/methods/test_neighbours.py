@@ -60,7 +60,7 @@ def test_two_candidates_are_too_few() -> None:
         neighbour_loss(x, x, x, 0.1, 0.1)
 
 
-@pytest.mark.parametrize("bits", [8, 4, 1])
+@pytest.mark.parametrize("bits", [8, 4, 3, 2, 1])
 def test_what_goes_forward_is_the_code_and_the_gradient_is_the_vectors(bits: int) -> None:
     torch.manual_seed(0)
     x = (torch.randn(500, 16) + 0.3).requires_grad_()
@@ -76,6 +76,9 @@ def test_what_goes_forward_is_the_code_and_the_gradient_is_the_vectors(bits: int
     if bits == 4:  # nearly what a calibrated code stores
         code4 = Code.calibrate("int4", plain)
         assert (stored.detach().numpy() * unit(code4.decode(code4.encode(plain)))).sum(axis=1).mean() > 0.98
+    if bits in (2, 3):  # all that a code stores which is calibrated on the batch
+        code = Code.calibrate(f"int{bits}", plain)
+        assert stored.detach().numpy() == pytest.approx(unit(code.decode(code.encode(plain))), abs=1e-6)
     assert min(levels) > 2 or bits == 1
     weight = torch.randn(16)
     (stored @ weight).sum().backward()

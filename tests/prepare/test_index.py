@@ -244,7 +244,7 @@ def test_bad_options_are_one_error(tmp_path, student, vectors, corpus):
         ({"index": "ivf:4"}, r"--index ivf:4: expected ivf alone, or"),
         ({"index": "ivf:400:4"}, r"--index: ivf:400:4: 300 documents; expected at least"),
         ({"code": "int8"}, r"--code int8: not saved with --student .*; it has none of 32 dimensions, and float32"),
-        ({"code": "int9"}, r"code 'int9': expected int8, int4, binary"),
+        ({"code": "int9"}, r"code 'int9': expected int8, int4, int3, int2, binary"),
         ({"student": str(two)}, r"2 codes are saved with it; expected --code with one: it has int4, int8"),
         ({"student": str(tmp_path / "no")}, r"no such folder"),
         ({"documents": tmp_path / "no.tsv"}, r"--documents .*no\.tsv: no such file"),

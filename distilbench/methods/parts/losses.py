@@ -6,6 +6,7 @@ B examples, C candidates, D width, d output dimension.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -13,6 +14,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from distilbench.evaluation.faiss_codes import levels
 from distilbench.training.params import ParamsPart
 
 HALF_RANGE = 2.68
@@ -140,13 +142,18 @@ def coded(vectors_Bd: Tensor, bits: int | None) -> Tensor:
         mean_d = unit_Bd.mean(dim=0)
         if bits == 1:
             stored_Bd = torch.where(unit_Bd > mean_d, 1.0, -1.0) / unit_Bd.shape[-1] ** 0.5
+        elif bits in (2, 3):
+            spread_d, every = unit_Bd.std(dim=0, correction=0).clamp_min(1e-12), levels(bits)
+            normal_Bd = (unit_Bd - mean_d) / spread_d
+            rises_Bd = sum((above - below) * (normal_Bd > (below + above) / 2) for below, above in pairwise(every))
+            stored_Bd = mean_d + spread_d * (every[0] + rises_Bd)
         else:
-            levels = 2**bits - 1
+            steps = 2**bits - 1
             if bits == 8:
                 low_d, high_d = unit_Bd.amin(dim=0), unit_Bd.amax(dim=0)
             else:
                 half_d = HALF_RANGE * unit_Bd.std(dim=0)
                 low_d, high_d = mean_d - half_d, mean_d + half_d
-            step_d = ((high_d - low_d) / levels).clamp_min(1e-12)
-            stored_Bd = low_d + ((unit_Bd - low_d) / step_d).round().clamp(0, levels) * step_d
+            step_d = ((high_d - low_d) / steps).clamp_min(1e-12)
+            stored_Bd = low_d + ((unit_Bd - low_d) / step_d).round().clamp(0, steps) * step_d
     return functional.normalize(unit_Bd + (stored_Bd - unit_Bd).detach(), dim=-1)
