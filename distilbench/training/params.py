@@ -55,5 +55,5 @@ class CodedParams(ParamsPart):
     """What a vector is stored as. The training sees it, so that the stored vectors keep what the loss asks for."""
 
     bits: Bits | None = None
-    """Bits of a stored dimension: 32 (float32), 8, 4, 3 and 2 (int8 to int2) or 1 (binary). Students with this parameter compete
-    within the same bytes of a vector; without it, within the same output dimension."""
+    """Bits of a stored dimension: 32 (float32), 8, 4, 3 and 2 (int8 to int2) or 1 (binary). Students with this parameter
+    compete within the same bytes of a vector; without it, within the same output dimension."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 
@@ -12,6 +13,7 @@ from markdown_it import MarkdownIt
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.records import FROZEN, Score, append_records
 from distilbench.reporting.board import leaderboard
+from distilbench.reporting.databases import database_settings
 from distilbench.reporting.model_card import Snippets, hub_base, model_card, write_student_cards
 from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
@@ -96,8 +98,8 @@ def test_hostile_names_stay_text(make_score):
     assert "<script" not in html and "<a " not in html and "<img" not in html and "<em>" not in html
     assert html.count("<h1>") == 1 and "\u202e" not in text
     rows = re.findall(r"<tr>.*?</tr>", html, re.S)
-    assert {len(re.findall("<t[dh]", row)) for row in rows} == {2, 3}  # no | made a cell
-    assert html.count("<code") == 2  # our own path and our own block
+    assert {len(re.findall("<t[dh]", row)) for row in rows} == {2, 3, 4}  # no | made a cell
+    assert html.count("<code") == 2 + 6  # our own path, our own block, and the settings of six databases
 
 
 def test_the_base_is_known_where_it_has_a_hub_id(make_score, tmp_path):
@@ -170,3 +172,68 @@ def test_what_a_card_says_of_faisss_codes_and_of_a_student_for_a_code(make_score
     records = [teacher, coded, whole]
     assert "It was trained for the code int4." in card_of(records, "coded")
     assert "It was trained for the code int4, which is another form of it." in card_of(records, "whole")
+
+
+def dimensions(setting):
+    """Every number of dimensions that the settings of a database name."""
+    if setting.text.startswith("{"):
+        named = json.loads(setting.text)
+        return [named["vectors"]["size"]] if "vectors" in named else [named.get(k) for k in NAMED if k in named]
+    return [int(n) for n in re.findall(r"\((\d+)\)", setting.text)]
+
+
+NAMED = ("dim", "dims", "dimension")
+EVERYWHERE = ("FAISS", "Qdrant", "Milvus", "Elasticsearch", "OpenSearch", "pgvector")
+
+
+@pytest.mark.parametrize(
+    ("code", "width", "size", "listed"),
+    [
+        ("float32", 24, 96, EVERYWHERE),
+        ("float32", 4001, 16004, EVERYWHERE[:-1]),  # above what pgvector's graph holds
+        ("int8", 24, 24, EVERYWHERE[:-1]),
+        ("int4", 24, 12, EVERYWHERE[:-1]),
+        ("int4", 23, 12, ("FAISS", "Qdrant", "Milvus", "OpenSearch")),  # Elasticsearch packs two dimensions
+        ("int3", 24, 9, ("FAISS",)),
+        ("int2", 24, 6, ("FAISS", "Qdrant", "OpenSearch")),
+        ("binary", 20, 3, EVERYWHERE),
+        ("opq8", 24, 8, ("FAISS",)),
+    ],
+)
+def test_databases_are_those_that_have_the_code(code, width, size, listed):
+    settings = {s.database: s for s in database_settings(code, width, size)}
+    assert tuple(settings) == listed
+    for database, setting in settings.items():
+        bits = code == "binary" and database not in ("FAISS", "Qdrant")
+        assert setting.sent == ("codes" if bits else "vectors")
+        if database != "FAISS":
+            assert dimensions(setting) == [8 * size if bits else width]
+    assert settings["FAISS"].text == (f"faiss.IndexFlatIP({width})" if code == "float32" else FAISS_FILE.format(code))
+
+
+FAISS_FILE = "quantisation-{}.faiss"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("int8", {"Qdrant": "int8", "Milvus": "SQ8", "Elasticsearch": "int8_hnsw", "OpenSearch": '"sq"'}),
+        ("int4", {"Qdrant": "bits4", "Milvus": "SQ4U", "Elasticsearch": "int4_hnsw", "OpenSearch": '"bits": 4'}),
+        ("int2", {"Qdrant": "bits2", "OpenSearch": '"bits": 2'}),
+        ("binary", {"Milvus": "HAMMING", "Elasticsearch": '"bit"', "OpenSearch": "hamming", "pgvector": "bit_hamming"}),
+        ("float32", {"pgvector": "vector_cosine_ops", "Elasticsearch": '"hnsw"', "Milvus": '"HNSW"'}),
+    ],
+)
+def test_a_database_is_asked_for_as_many_bits(code, words):
+    settings = {s.database: s for s in database_settings(code, 64, 8)}
+    assert all(word in settings[database].text for database, word in words.items())
+    own = code in ("int8", "int4", "int2")  # what the server makes of the vectors, it fits
+    assert all((s.fits != "nothing") == own for s in settings.values() if s.database not in ("FAISS", "Qdrant"))
+
+
+def test_the_card_has_a_row_for_each_database(make_score):
+    record = make_score("s", 72.0, dim=64, quantisation="binary", bytes_per_vector=8)
+    html = html_of(card_of([record], record.record_id))
+    for setting in database_settings("binary", 64, 8):
+        assert f"<td>{setting.database}</td>" in html
+    assert "embedding bit(64)" in html and "codes.view" in html
