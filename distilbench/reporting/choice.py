@@ -273,6 +273,9 @@ def _kept(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
         kept = (own := _with_own_documents(row, board)) and own.test.retention
         other = "" if kept is None else f" ({kept:.1f} % with its own documents)"
         yield f"keeps {cell.retention:.1f}{half} %{dev} of the teacher's {board.selection.title}{other}{more}"
+        pca = _pca_of(row, board) if _is_trained(row) else None
+        if pca is not None and pca.test.retention is not None:
+            yield f"PCA in the same code keeps {pca.test.retention:.1f} % of the {board.selection.title}"
 
 
 def _with_own_documents(row: Row, board: Leaderboard) -> Row | None:
@@ -284,6 +287,14 @@ def _with_own_documents(row: Row, board: Leaderboard) -> Row | None:
     own = [other for other in board.rows if row.record.documents and not other.record.documents]
     own = [other for other in own if student(other.record) == student(row.record)]
     return max(own, key=lambda other: other.record.dim == row.record.dim, default=None)
+
+
+def _pca_of(row: Row, board: Leaderboard) -> Row | None:
+    """The row of the teacher's PCA of as many dimensions in the same code; None where it was not scored."""
+    r, teacher = row.record, teacher_row(row, board.rows)
+    pcas = [other for other in board.rows if other.record.method == "pca" and not other.record.documents]
+    alike = [other for other in pcas if (other.record.dim, other.record.quantisation) == (r.dim, r.quantisation)]
+    return next((other for other in alike if teacher_row(other, board.rows) is teacher and not r.documents), None)
 
 
 def _size(row: Row, board: Leaderboard) -> str:

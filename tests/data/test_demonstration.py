@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,8 @@ from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
 
+ROOT = Path(__file__).parents[2]
+DATA = Path(os.environ.get("DISTILBENCH_DATA", ROOT.parent / "shared" / "data"))
 NO_TEXT = {"score", "label", "gold_label", "is_duplicate", "source", "doc_id", "query_id"}
 FILES = sorted(path.relative_to(DEMONSTRATION).as_posix() for path in DEMONSTRATION.rglob("*.gz"))
 
@@ -71,3 +77,15 @@ def test_each_kind_of_set_is_there() -> None:
     [topics] = data.classification
     assert (topics.name, len(topics.classes)) == ("SQuAD-article", 10)
     assert [task.name for task in data.probed] == ["SNLI"] and len(data.retrieval) == 2
+
+
+@pytest.mark.skipif(
+    not (DATA / "retrieval" / "squad").is_dir(), reason="no real data: set DISTILBENCH_DATA to its folder"
+)
+def test_the_folder_can_be_made_again(tmp_path: Path) -> None:
+    tool = [sys.executable, str(ROOT / "tools" / "demonstration_data.py")]
+    subprocess.run([*tool, str(DATA), str(tmp_path)], check=True)
+    made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.gz"))
+    assert made == FILES
+    for file in FILES:
+        assert gzip.decompress((tmp_path / file).read_bytes()) == gzip.decompress((DEMONSTRATION / file).read_bytes())

@@ -318,3 +318,23 @@ def test_the_form_that_stands_for_an_encoder_is_chosen_on_dev(make_score):
     # What is recommended stands for its encoder, whatever else there is.
     taken = [row for row in apart.rows if row.record.quantisation == "int8"]
     assert told(encoder_lines(apart, taken)) == [("s", "int8", 1, "encoder")]
+
+
+def test_what_pca_keeps_stands_beside_a_trained_student(make_score):
+    pca = {"role": "baseline", "method": "pca", "trial": None}
+    records = [
+        teacher(make_score),
+        coded(make_score, "good", 80.0, "int8", 64, dim=64),
+        coded(make_score, "PCA", 75.0, "int8", 64, dim=64, **pca),
+        coded(make_score, "PCA, another code", 74.0, "float32", 256, dim=64, **pca),
+        coded(make_score, "PCA, narrower", 73.0, "int8", 32, dim=32, **pca),
+    ]
+    board = leaderboard(records)
+    kept = {row.name: f"{row.test.retention:.1f} %" for row in board.rows if row.test.retention is not None}
+    assert kept["good"] > kept["PCA"] > kept["PCA, another code"]
+    summary = answer(board).recommendations[0].summary
+    assert f"keeps {kept['good']} of the teacher's" in summary
+    assert f"PCA in the same code keeps {kept['PCA']} of the" in summary
+    assert "PCA" not in answer(leaderboard([*records[:2], *records[3:]])).recommendations[0].summary
+    baseline = answer(leaderboard([records[0], records[2]])).recommendations[0]
+    assert baseline.row.name == "PCA" and "in the same code" not in baseline.summary
