@@ -27,28 +27,54 @@ def _opq(size: int, width: int) -> str:
     return f"OPQ{size}_{reduced},PQ{size}np"
 
 
+def _rq(size: int, width: int) -> str:
+    return f"PCA{min(8 * size, width)},RQ{size}x8"
+
+
+def _bits(maps: str, bits: int, quantiser: str, factors: int = 0) -> Callable[[int, int], str]:
+    """After the linear `maps`, so many bits of each dimension, and `factors` bytes of each vector."""
+    return lambda size, _: f"{maps}{8 * (size - factors) // bits},{quantiser}"
+
+
+def _rabitq(bits: int) -> Callable[[int, int], str]:
+    factors = 8 if bits == 1 else 20
+    return lambda size, _: f"PCAR{8 * ((size - factors) // bits)},L2norm,RaBitQ{bits}"
+
+
 FIXED = {"int8": "SQ8", "int4": "SQ4", "int3": "SQtqmse3", "int2": "SQtqmse2", "binary": "LSHt"}
 """Codes of so many bits a dimension, and FAISS's description."""
 FAMILIES = {
+    **{
+        f"tq{bits}-": Family(
+            f"{bits}-bit levels of TurboQuant after PCA (Zandieh et al. 2025)", _bits("PCA", bits, f"SQtqmse{bits}")
+        )
+        for bits in (1, 2, 3, 4)
+    },
+    **{
+        f"rabitq{bits}-": Family(
+            f"RaBitQ of {bits} bits a dimension and two to five factors, after PCA and a random rotation (Gao & Long 2024)",
+            _rabitq(bits),
+        )
+        for bits in (1, 2, 4)
+    },
+    **{
+        f"eden{bits}-": Family(
+            f"EDEN of {bits} bits a dimension and two factors, after PCA and a random rotation (Vargaftik et al. 2022)",
+            _bits("PCAR", bits, f"L2norm,EDEN{bits}", 8),
+        )
+        for bits in (1, 2, 4)
+    },
+    "pcar": Family("4 bits a dimension after PCA and a random rotation", _bits("PCAR", 4, "SQ4")),
+    "lsh": Family("signs after a random rotation, each with its own threshold", _bits("RR", 1, "LSHt")),
+    "itq": Family("signs after PCA and a learned rotation (Gong & Lazebnik 2011)", _bits("ITQ", 1, "LSHt")),
     "pq": Family("product code: a byte for each part of the vector (Jégou et al. 2011)", lambda size, _: f"PQ{size}np"),
     "opq": Family("product code after a learned rotation to at most 8 dimensions a byte (Ge et al. 2013)", _opq),
-    "itq": Family(
-        "signs after PCA and a learned rotation (Gong & Lazebnik 2011)", lambda size, _: f"ITQ{8 * size},LSHt"
-    ),
-    "lsh": Family("signs after a random rotation, each with its own threshold", lambda size, _: f"RR{8 * size},LSHt"),
-    "pcar": Family("4 bits a dimension after PCA and a random rotation", lambda size, _: f"PCAR{2 * size},SQ4"),
-    "tq1-": Family(
-        "1 bit a dimension after PCA, levels of TurboQuant (Zandieh et al. 2025)",
-        lambda size, _: f"PCA{8 * size},SQtqmse1",
-    ),
-    "tq2-": Family(
-        "2 bits a dimension after PCA, levels of TurboQuant (Zandieh et al. 2025)",
-        lambda size, _: f"PCA{4 * size},SQtqmse2",
-    ),
+    "rq": Family("residual code: each byte is a centroid of what the bytes before it leave (Chen et al. 2010)", _rq),
 }
+"""By the letters before the bytes; those that take longest to fit come last."""
 CODE_PATTERN = rf"({'|'.join(FIXED)}|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})"
 """The names of all codes."""
-CODES_TOLD = f"{', '.join(FIXED)}, or one of FAISS's with its bytes, such as {', '.join(f'{f}16' for f in FAMILIES)}"
+CODES_TOLD = f"{', '.join(FIXED)}, or one of FAISS's with its bytes, such as {', '.join(f'{f}64' for f in FAMILIES)}"
 FAISS_PEER = "faiss"
 """The method of the teacher's vectors in FAISS's own codes: what a team has without any training of a student."""
 _OF_FAISS = re.compile(rf"({'|'.join(FAMILIES)})([1-9]\d{{0,3}})")

@@ -238,7 +238,7 @@ def _build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> Non
     """Make the encoder of a row that no model is kept of, and its code, calibrated on the rows that the scored one was."""
     from distilbench.codes import FAISS_PEER
     from distilbench.data.sampling import calibration_rows
-    from distilbench.evaluation.faiss_codes import Code
+    from distilbench.evaluation.faiss_codes import fitted_code
     from distilbench.methods.parts.heads import export_with_head
     from distilbench.trials.rung_training import build_method
     from distilbench.trials.scoring import TEACHER, calibrated_on
@@ -254,7 +254,7 @@ def _build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> Non
             method.export(folder)
         if record.quantisation != "float32":
             rows = calibration_rows(prepared.train, calibrated_on(record.hyperparameters, record.method))
-            Code.calibrate(record.quantisation, embed(rows)[:, : record.dim]).save(folder)
+            fitted_code(record.quantisation, embed(rows)[:, : record.dim], prepared.store).save(folder)
     except FileNotFoundError as error:
         raise _gone(name, run, f"{error.filename} is not there any more") from None
 

@@ -24,7 +24,7 @@ from distilbench.data.documents import IDS, DocumentFiles, documents_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError, naming
 from distilbench.evaluation.faiss_codes import saved_code, saved_kinds
-from distilbench.evaluation.indexes import LINKS, MORE, DocumentIndex, document_index
+from distilbench.evaluation.indexes import LINKS, MORE, DocumentIndex, check_code, document_index
 from distilbench.prepare.document_codes import ChosenCode, GivenDocuments, code_documents, code_given, find_codes
 from distilbench.reporting.loading import literal
 from distilbench.settings.commands import IndexSettings
@@ -115,6 +115,7 @@ def _built(
     assert settings.spec is not None
     with naming("--index"):
         spec = settings.spec.resolved(len(documents.texts))
+        check_code(spec, faiss_code)
     if given is not None:
         sides.sample(documents, given)
         stored = code_given(documents, given, student, code, store)

@@ -132,21 +132,24 @@ class MethodSweep:
         self.clock.late_rows = len(self.widths)  # PCA at each
         return board
 
-    def score_references(self, until: float) -> None:
-        """Score what students are compared with, while there is time; what is missing then is noted."""
+    def score_references(self, clock: Clock) -> None:
+        """Score what students are compared with, while the sweep's `clock` has time; what is missing then is noted."""
         settings, width = self.settings, self.board.prepared.vectors.width
         sensible = [size for size in self.space.bytes_competed if 2 * size <= width]  # more is int4's
         sizes = sensible if settings.faiss_baselines is None else settings.faiss_baselines
         scores, widths = self.inputs.scores, [d for d in self.widths if d <= width]
-        count = 1 + bool(scores) + 2 * len(widths) + len(sizes)
+        first, peers = 1 + bool(scores) + 2 * len(widths), len(self.board.peers(sizes))
+        ends = clock.late_end, clock.peers_end
         with (
-            timed_stage(self.run, "references", count),
-            progress("Teacher and baselines", count, "encoders") as advance,
+            timed_stage(self.run, "references", first + peers),
+            progress("Teacher and baselines", first + peers, "encoders") as advance,
         ):
             for done, _ in enumerate(self.board.references(widths, settings.seed, scores, sizes), start=1):
                 advance(1)
-                if done < count and time.time() >= until:
-                    self._missing("time was over before all baselines were scored.")
+                if done < first + peers and time.time() >= ends[done >= first]:
+                    self._missing(
+                        f"time was over before all baselines were scored: {first + peers - done} are missing."
+                    )
                     break
 
     def _plan_search(self) -> Search:

@@ -57,7 +57,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
                         raise
                     method.missing.append(str(error))
             for method_sweep in begun.values():
-                method_sweep.score_references(clock.late_end)
+                method_sweep.score_references(clock)
         with timed_stage(run, "report"):
             folders = [method.run for method in methods]
             records = read_runs(folders)

@@ -38,6 +38,8 @@ class Vectors:
     width: int
     take: Embed
     take_documents: Embed | None = None
+    coded_only: bool = False
+    """Whether float32 has no row: another encoder's has the scores."""
 
 
 @dataclass
@@ -90,8 +92,9 @@ def encoder_rows(
         vectors_ND = np.ascontiguousarray(read_ND[:, :width])
         check_vectors(vectors_ND, vectors.encoder, corpus.sentences, rows)
         codes = codes_of(width)
-        searches = _searches(vectors, corpus, from_rows(rows, vectors_ND), width, codes, indexes)
-        for code in (None, *codes):
+        kinds = () if vectors.coded_only else indexes
+        searches = _searches(vectors, corpus, from_rows(rows, vectors_ND), width, codes, kinds)
+        for code in codes if vectors.coded_only else (None, *codes):
             yield _row(_Scored(vectors, corpus, judged, rows, vectors_ND, code), searches)
 
 

@@ -9,6 +9,8 @@ Axes in names: N vectors, d dimensions, B bytes of a code, K centroids, M parts 
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,9 +23,10 @@ import faiss as typed_faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.codes import factory_of
+from distilbench.codes import factory_of, family_of
 from distilbench.errors import InputError
 from distilbench.storage.files import atomic_path, file_sha256, read_json_object, write_json
+from distilbench.storage.store import ArtifactStore
 
 faiss: Any = typed_faiss  # its type stubs lack, or have otherwise, much of what is used here
 FORMAT = 2
@@ -34,6 +37,10 @@ ROUNDS = 10
 after 50."""
 SPREADS = np.arange(1.5, 4.01, 0.25)
 """Half ranges of int4, in standard deviations, of which the best is taken: 2.68 for a normal distribution (Max 1960)."""
+BLOCK = 1_024
+"""Codes whose vectors are read off their distances at a time."""
+FARTHEST = 1e30
+"""Above any squared distance of vectors of norm 1 and decoded ones."""
 STILL = 1e-7
 """A dimension that spreads less says nothing: its digits are float32's roundings. all-MiniLM-L6-v2 has two whose values are
 about 1e-33: their bits would be noise, and 0 where the vectors were kept in float16."""
@@ -88,7 +95,10 @@ class Code:
         if codes_NB.dtype != np.uint8 or codes_NB.ndim != 2 or codes_NB.shape[1] != self.bytes_per_vector:
             described = f"codes of shape {codes_NB.shape} and type {codes_NB.dtype}"
             raise ValueError(f"{described}, expected {self.bytes_per_vector} columns of uint8")
-        vectors_Nd: NDArray[np.float32] = inner_of(self.trained).sa_decode(np.ascontiguousarray(codes_NB))
+        inner = inner_of(self.trained)
+        if isinstance(inner, faiss.IndexRaBitQ) and inner.rabitq.nb_bits > 1:
+            return _read_off_distances(inner, codes_NB)
+        vectors_Nd: NDArray[np.float32] = inner.sa_decode(np.ascontiguousarray(codes_NB))
         return vectors_Nd
 
     def queries(self, vectors_Qd: NDArray[Any]) -> NDArray[np.float32]:
@@ -133,6 +143,35 @@ class Code:
         return cls(kind, index)
 
 
+def fitted_code(kind: str, vectors_Nd: NDArray[Any], store: ArtifactStore) -> Code:
+    """Find the code that was calibrated on these very vectors, or calibrate it: some take minutes."""
+    factory = factory_of(kind, vectors_Nd.shape[1])
+    sha256 = hashlib.sha256(vectors_Nd.tobytes()).hexdigest()
+    parts = {"code": kind, "factory": factory, "vectors": sha256, "faiss": faiss.__version__, "format": FORMAT}
+    card = card_path(Path(), kind)
+    names = [str(card), str(card.with_suffix(".faiss"))]
+    folder = store.build("code", parts, names, lambda folder, _: Code.calibrate(kind, vectors_Nd).save(folder))
+    return Code.load(kind, folder, vectors_Nd.shape[1])
+
+
+def _read_off_distances(empty: Any, codes_NB: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Vectors v that FAISS compares queries q with, where it decodes a part of them alone, N x d.
+
+    Its squared distance is |q|^2 - 2 q.v + c for each code, so those to 0 and to the axes say v.
+    """
+    axes_Qd = np.eye(empty.d + 1, empty.d, -1, dtype=np.float32)
+    vectors_Nd = np.empty((len(codes_NB), empty.d), dtype=np.float32)
+    for start in range(0, len(codes_NB), BLOCK):
+        index, block_Bd = copied(empty), vectors_Nd[start : start + BLOCK]
+        index.add_sa_codes(np.ascontiguousarray(codes_NB[start : start + BLOCK]))
+        limits, distances, places = index.range_search(axes_Qd, FARTHEST)
+        assert (np.diff(limits) == len(block_Bd)).all()
+        distance_QB = np.empty((len(axes_Qd), len(block_Bd)), dtype=np.float32)
+        np.put_along_axis(distance_QB, places.reshape(distance_QB.shape), distances.reshape(distance_QB.shape), axis=1)
+        block_Bd[:] = (1 + distance_QB[0] - distance_QB[1:]).T / 2
+    return vectors_Nd
+
+
 def card_path(folder: Path, kind: str) -> Path:
     """Where the card of a code is."""
     return folder / f"quantisation-{kind}.json"
@@ -165,21 +204,39 @@ def too_few(kind: str, width: int, sentences: int) -> str:
     """Say how many sentences the code has to be calibrated on, where there are fewer; "" where there are enough."""
     factory = factory_of(kind, width)
     projected = re.match(r"(?:PCAR?|ITQ)(\d+)", factory)
-    least = CENTROIDS if re.search(r"PQ\d", factory) else int(projected[1]) if projected else 2
+    least = CENTROIDS if re.search(r"[PR]Q\d", factory) else int(projected[1]) if projected else 2
     return f"{kind}: {sentences} sentences to calibrate on; expected at least {least}" if sentences < least else ""
 
 
 def not_possible(kind: str, width: int) -> str:
-    """Say why FAISS cannot make this code of vectors of `width` dimensions; "" where it can."""
-    factory = factory_of(kind, width)
-    takes = re.match(r"(?:PCAR?|ITQ|RR|OPQ\d+_)(\d+),", factory)
-    if takes and int(takes[1]) > width:
-        return f"{kind}: it takes {takes[1]} dimensions, of vectors of {width}; expected at most {width}"
+    """Say why vectors of `width` dimensions cannot have this code, and the nearest of its family; "" where they can."""
+    why, named = _why_not(kind, width), family_of(kind)
+    if why and named is not None:
+        family, asked = named
+        sizes = sorted(range(1, 4 * width + 1), key=lambda size: abs(size - asked))
+        nearest = next((other for size in sizes if not _why_not(other := f"{family}{size}", width)), "another code")
+        why += f"; expected {nearest}"
+    return why
+
+
+def _why_not(kind: str, width: int) -> str:
+    factory, named = factory_of(kind, width), family_of(kind)
+    takes = re.match(r"(?:PCAR?|ITQ|RR|OPQ\d+_)(-?\d+),", factory)
+    if takes and not 0 < int(takes[1]) <= width:
+        return f"{kind}: it takes {max(0, int(takes[1]))} dimensions, of vectors of {width}"
+    size, error = _made_by_faiss(factory, width)
+    if error:
+        return f"{kind}: FAISS cannot make {factory} of {width} dimensions: {error}"
+    return "" if named is None or size == named[1] else f"{kind}: {factory} has {size} bytes"
+
+
+@functools.cache
+def _made_by_faiss(factory: str, width: int) -> tuple[int, str]:
+    """Bytes of a code, and the error where there is none."""
     try:
-        faiss.index_factory(width, factory)
+        return int(faiss.index_factory(width, factory).sa_code_size()), ""
     except RuntimeError as error:
-        return f"{kind}: FAISS cannot make {factory} of {width} dimensions: {str(error).rpartition(': ')[2]}"
-    return ""
+        return 0, str(error).rpartition(": ")[2]
 
 
 def unit(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -240,13 +297,17 @@ def quick_clustering() -> Iterator[None]:
 
 
 def _adjusted(index: Any) -> list[Any]:
-    """Set what a factory string cannot say: no warning for few vectors, and OPQ's rounds.
+    """Set what a factory string cannot say: float queries, no warning for few vectors, and OPQ's rounds.
 
     Keep what is returned until the index is trained: FAISS holds pointers alone.
     """
     held, inner = [], inner_of(index)
     if isinstance(inner, faiss.IndexPQ):
         inner.pq.cp.min_points_per_centroid = 1
+    elif isinstance(inner, faiss.IndexRaBitQ):
+        inner.qb = 0  # FAISS's own is 4: queries of 4 bits a dimension
+    elif isinstance(inner, faiss.IndexResidualQuantizer):
+        inner.rq.cp.min_points_per_centroid = 1
     for rotation in chain_of(index):
         if isinstance(rotation, faiss.OPQMatrix):
             codes = faiss.ProductQuantizer(rotation.d_out, rotation.M, 8)

@@ -158,11 +158,21 @@ def stored_codes(code: Code | None, vectors_ND: NDArray[np.float32]) -> NDArray[
     return code.encode(vectors_ND)
 
 
+def check_code(spec: IndexSpec, code: Code | None) -> None:
+    """Check that there are lists, or graphs, of what the code stores: InputError where there is a flat index alone."""
+    kinds = (faiss.IndexPQ, faiss.IndexScalarQuantizer)
+    if code is not None and spec.kind != "flat" and not isinstance(inner_of(code.trained), kinds):
+        raise InputError(f"{spec.kind}: {code.kind} is searched code by code; expected flat, or another code")
+
+
 def norms_differ(code: Code | None) -> bool:
-    """Say whether decoded vectors have different norms: not float32's, which have norm 1, nor those of signs."""
+    """Say whether FAISS's distance to a code depends on the norm of the decoded vector, which the cosine does not: not to
+    float32's, which have norm 1, nor to signs, nor where the code has a factor for that (RaBitQ, EDEN)."""
     if code is None:
         return False
     inner = inner_of(code.trained)
+    if isinstance(inner, (faiss.IndexRaBitQ, faiss.IndexEDEN)):
+        return False
     if not isinstance(inner, faiss.IndexPQ):
         return True
     norms = np.square(faiss.vector_to_array(inner.pq.centroids).reshape(inner.pq.M, inner.pq.ksub, -1)).sum(axis=2)
@@ -184,6 +194,7 @@ def document_index(
     it is to be searched and not written, that of float32 vectors lives on the GPUs where FAISS sees any and has the kind
     there; a flat one on torch's GPU where FAISS sees none.
     """
+    check_code(spec, code)
     flat = faiss.IndexFlatIP(width) if code is None else copied(inner_of(code.trained))
     settings = []
     if spec.lists is not None:

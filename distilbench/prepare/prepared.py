@@ -30,6 +30,7 @@ from distilbench.records import Score
 from distilbench.selection import Part, Selection
 from distilbench.storage.arrays import ShardedArray, save_array
 from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
 
 FILE = "prepared.json"
 LOGITS = "logits.npy"
@@ -209,6 +210,11 @@ class Prepared:
         if student not in self.students:
             raise ValueError(f"student {student!r} was not prepared, only {', '.join(self.students) or 'none'}")
         return self.students[student]
+
+    @property
+    def store(self) -> ArtifactStore:
+        """The artifacts among which the teacher's vectors are, on this machine."""
+        return ArtifactStore(self.vectors.folder.parent)
 
     @property
     def selection(self) -> SelectionSets:

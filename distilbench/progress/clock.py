@@ -16,6 +16,8 @@ MARGIN = 1.5
 """Factor on the estimates: exporting and embedding a student is not in them."""
 MUCH = 0.1
 """The share of the budget that has to be left for methods to go on which had used up theirs."""
+PEERS = 0.1
+"""The share of the budget that FAISS's own codes may take, after all else."""
 START_S = 15.0
 """Until the workers that confirm are there: torch and an encoder's class take 5 to 10 s to import."""
 PUBLISH_S = 5.0
@@ -98,6 +100,11 @@ class Clock:
     def late_end(self) -> float:
         """When the last of the encoders is begun to be scored that are scored after all else."""
         return self.end - PUBLISH_S
+
+    @property
+    def peers_end(self) -> float:
+        """When the last of FAISS's own codes is begun to be scored, where scoring what comes after all else begins now."""
+        return min(self.late_end, time.time() + PEERS * (self.end - self.began))
 
     def _before_end(self, rows: int = 0, more_s: float = 0.0, most: float = MOST_RESERVED) -> float:
         """Before so many encoders are scored, `more_s` seconds of other work, and what is scored after all else."""

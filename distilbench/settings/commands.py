@@ -68,8 +68,8 @@ class EvaluateSettings(DataSettings, ReadingSettings, ClusterSettings, RunPlaceS
         expected="numbers of dimensions, such as 256,128,64",
     )
     quantise: Codes = option(
-        "Score also in these codes: int8, int4, binary, or one of FAISS's with its bytes (opq16, pq16, itq16, lsh16, "
-        "pcar16); none leaves out also those that are saved with a model.",
+        "Score also in these codes: int8, int4, binary, or one of FAISS's with its bytes (opq16, itq16, tq2-64, "
+        "rabitq1-40, eden2-72, rq16, ...); none leaves out also those that are saved with a model.",
         (),
     )
     indexes: Names = option(

@@ -54,8 +54,8 @@ class CodeSettings(Settings):
     """In what vectors are scored beside float32."""
 
     quantise: Codes = option(
-        "Score every row also in these codes: int8, int4, binary, one of FAISS's with its bytes (opq16, pq16, itq16, lsh16, "
-        "pcar16), or none.",
+        "Score every row also in these codes: int8, int4, binary, one of FAISS's with its bytes (opq16, itq16, tq2-64, "
+        "rabitq1-40, eden2-72, rq16, ...), or none.",
         ("int8", "int4", "binary"),
         panel=RESULTS,
     )

@@ -115,10 +115,8 @@ class RowScorer:
         """Score what students are compared with, one encoder at each step: the teacher, and what can be left out for want
         of time, the most telling first.
 
-        These are the cross-encoder, PCA and then random projection at each output dimension that the teacher has, and the
-        teacher's vectors in FAISS's own codes of `sizes` bytes, fitted to training embeddings. A code that FAISS cannot make
-        of the teacher's dimensions, or of so few training sentences, is left out; a baseline that cannot be scored, too,
-        which is told on the console.
+        These are the cross-encoder, PCA and then random projection at each output dimension that the teacher has, and each of
+        the `peers` of `sizes` bytes. A baseline that cannot be scored is left out, which is told on the console.
         """
         prepared, corpus, width = self.prepared, self.scored_corpus, self.prepared.vectors.width
         teacher = Candidate(self.name, "teacher", TEACHER, width, {}, seed)
@@ -130,10 +128,17 @@ class RowScorer:
             yield self._reference(candidate, functools.partial(_encode_baseline, candidate, prepared, corpus))
         peer = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
         encoded = functools.cache(functools.partial(encode_teacher, prepared, corpus, calibrated_on({}, FAISS_PEER)))
-        for size in sizes:
-            kinds = [kind for family in FAMILIES if not not_possible(kind := f"{family}{size}", width)]
-            kinds = [kind for kind in kinds if not too_few(kind, width, len(prepared.train))]
-            yield self._reference(peer, encoded, kinds) if kinds else []
+        for kind in self.peers(sizes):
+            yield self._reference(peer, encoded, [kind])
+
+    def peers(self, sizes: Sequence[int]) -> list[Quantisation]:
+        """FAISS's own codes of the teacher's vectors of so many bytes: those that take longest to fit come last.
+
+        A code that FAISS cannot make of the teacher's dimensions, or of so few training sentences, is left out.
+        """
+        width, sentences = self.prepared.vectors.width, len(self.prepared.train)
+        kinds = [f"{family}{size}" for family in FAMILIES for size in sizes]
+        return [kind for kind in kinds if not (not_possible(kind, width) or too_few(kind, width, sentences))]
 
     def _reference(
         self, candidate: Candidate, encoded: Callable[[], Encoded], kinds: Sequence[Quantisation] = ()
@@ -353,11 +358,12 @@ class RowScorer:
             return (own,)  # fitted in training
         kinds: Sequence[Quantisation] = self.quantisations if own == "float32" else (own,)
         width, sentences = self.prepared.vectors.width, len(self.prepared.train)
-        few = {kind: why for kind in kinds if kind != "float32" and (why := too_few(kind, width, sentences))}
-        for why in set(few.values()) - self.told:
+        coded = [kind for kind in kinds if kind != "float32"]
+        absent = {kind: not_possible(kind, candidate.dim) or too_few(kind, width, sentences) for kind in coded}
+        for why in set(absent.values()) - self.told - {""}:
             self.say(f"not scored in {why}")
             self.told.add(why)
-        return tuple(kind for kind in kinds if kind not in few)
+        return tuple(kind for kind in kinds if not absent.get(kind))
 
     def _ids(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation]) -> list[str]:
         float32 = [] if candidate.method == FAISS_PEER else ["float32"]

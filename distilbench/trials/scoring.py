@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import describe_student, with_encoder
 from distilbench.errors import InputError
 from distilbench.evaluation.encoders import Vectors, check_vectors, encoder_rows
-from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
+from distilbench.evaluation.faiss_codes import Code, fitted_code, not_possible, saved_code
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
 from distilbench.evaluation.sts import from_rows
@@ -35,6 +34,7 @@ from distilbench.records import FROZEN, ON_VECTORS, EncoderCost, Quantisation, R
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, remove_folder, write_json
 from distilbench.storage.remote import files_in
+from distilbench.storage.store import ArtifactStore
 
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
@@ -203,7 +203,7 @@ def score_candidate(
     scored, whole = corpus.of_tasks(scoring.tasks), encoded.vectors_ND.shape[1]
     take = from_rows(scored.scored_rows, encoded.vectors_ND)
     name = candidate.configuration or candidate.identity(prepared, corpus, whole, "float32")["label"]
-    vectors = Vectors(name, whole, take)
+    vectors = Vectors(name, whole, take, coded_only=candidate.method == FAISS_PEER)  # float32 ones are the teacher's
     model = scoring.run / encoded.model if encoded.model else None
     coded_in, calibration_ND = model, encoded.calibration_ND
     of_splits = zip(SPLITS, (prepared.judged, prepared.tested), strict=True)
@@ -229,11 +229,10 @@ def score_candidate(
 
     def codes_of(width: int) -> list[Code]:
         folder = coded_in / f"d{width}" if coded_in and len(widths) > 1 else coded_in
-        return [_code(candidate, calibration_ND, kind, width, folder) for kind in kinds_for(kinds, width)]
+        store = prepared.store
+        return [_code(candidate, calibration_ND, kind, width, folder, store) for kind in kinds_for(kinds, width)]
 
     for row in encoder_rows(vectors, scored, widths, codes_of, INDEXES, judged):
-        if candidate.method == FAISS_PEER and row.quantisation == "float32":
-            continue  # they are the teacher's
         whole_row = (row.width, row.quantisation) == (whole, "float32") and not candidate.documents
         record = ScoreRecord(
             **candidate.identity(prepared, corpus, row.width, row.quantisation, scoring.tasks),
@@ -247,29 +246,26 @@ def score_candidate(
 
 
 def _code(
-    candidate: Candidate, calibration_ND: NDArray[np.float32], kind: Quantisation, width: int, folder: Path | None
+    candidate: Candidate,
+    calibration_ND: NDArray[np.float32],
+    kind: Quantisation,
+    width: int,
+    folder: Path | None,
+    store: ArtifactStore,
 ) -> Code:
-    """The code that was trained with the model, or one calibrated on vectors of training sentences and saved in `folder`."""
+    """The code that was trained with the model, or one calibrated on vectors of training sentences and saved in `folder`.
+
+    Those of the teacher's vectors are artifacts of the `store`: rows of many runs share them.
+    """
     trained = bool(candidate.params.get("codebooks")) and kind == code_of(candidate.params)
     if trained and (place := saved_code(folder, kind, width)):
         return Code.load(kind, place, width)
     vectors_Nd = np.ascontiguousarray(calibration_ND[:, :width])
-    code = _of_documents(kind, vectors_Nd) if candidate.documents else Code.calibrate(kind, vectors_Nd)
+    of_teacher = candidate.documents or candidate.method == FAISS_PEER
+    code = fitted_code(kind, vectors_Nd, store) if of_teacher else Code.calibrate(kind, vectors_Nd)
     if folder is not None:
         code.save(folder)
     return code
-
-
-_codes: dict[tuple[str, str], Code] = {}
-"""Codes of the teacher's documents, by kind and checksum of what they are calibrated on: students of a method share them, and
-a product code takes minutes."""
-
-
-def _of_documents(kind: Quantisation, vectors_Nd: NDArray[np.float32]) -> Code:
-    key = kind, hashlib.sha256(vectors_Nd.tobytes()).hexdigest()
-    if key not in _codes:
-        _codes[key] = Code.calibrate(kind, vectors_Nd)
-    return _codes[key]
 
 
 def space_folder(run: Path, model: str) -> Path:

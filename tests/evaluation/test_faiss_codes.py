@@ -32,8 +32,19 @@ SIZES = {
     "pcar16": 16,
     "tq1-4": 4,
     "tq2-8": 8,
+    "tq3-6": 6,
+    "tq4-16": 16,
+    "rabitq1-12": 12,
+    "rabitq2-28": 28,
+    "rabitq4-36": 36,
+    "eden1-12": 12,
+    "eden2-16": 16,
+    "eden4-24": 24,
+    "rq4": 4,
 }
 """Bytes of a code of 32 dimensions."""
+OF_ITS_OWN = ("rabitq", "eden")
+"""Codes that keep the norm of what they code, so FAISS's distance is not that to the decoded vector."""
 FEW = ["int8", "int4", "int3", "int2", "binary"]
 """Codes that few vectors are enough for."""
 every_code = pytest.mark.parametrize("kind", SIZES)
@@ -145,15 +156,16 @@ def test_bytes_and_nearness(kind: str) -> None:
     # One bit of each principal axis, as different as their variances are: few axes say less than rotated ones.
     assert np.corrcoef(near.ravel(), far.ravel())[0, 1] > (0.4 if kind == "tq1-4" else 0.5)
     scaled = (vectors * np.random.default_rng(0).uniform(0.01, 100, (600, 1))).astype(np.float64)
-    assert np.mean(code.encode(vectors) != code.encode(scaled)) < 0.01  # the length does not matter
+    moved = np.abs(code.decode(code.encode(scaled)) - decoded) > 1e-5
+    assert moved.mean() < 0.01  # the length does not matter
 
 
-@pytest.mark.parametrize("factory", ["PCAR16,SQtqmse2", "PCAR16,RaBitQ"])
-def test_a_new_family_is_a_line(monkeypatch: pytest.MonkeyPatch, factory: str) -> None:
+@pytest.mark.parametrize(("kind", "factory"), [("pq16", "PCAR16,SQ8"), ("pq6", "RR24,SQtqmse2")])
+def test_a_new_family_is_a_line(monkeypatch: pytest.MonkeyPatch, kind: str, factory: str) -> None:
     """Another of FAISS's codes is coded, scored, indexed and saved without another change."""
     monkeypatch.setitem(FAMILIES, "pq", Family("new", lambda size, width: factory))
     vectors, queries = some_vectors(2_000, 32), some_vectors(30, 32, seed=3)
-    code = Code.calibrate("pq4", vectors)
+    code = Code.calibrate(kind, vectors)
     similarity = unit(queries) @ unit(vectors).T
     best = np.argsort(-similarity, axis=1)[:, :10]
     found = filled(code, vectors).search(unit(queries), 10)
@@ -172,11 +184,16 @@ def test_an_index_finds_by_the_cosine_of_the_decoded_vectors(kind: str) -> None:
     assert serialised_bytes(index) == faiss.serialize_index(index.held).nbytes > 700 * SIZES[kind]
     if index.rescored:  # by the vectors that the index gives back, from before its linear maps
         similarity = unit(queries) @ unit(index.held.reconstruct_n(0, 700)).T
+    elif kind.startswith(OF_ITS_OWN):
+        norms = np.square(code.queries(vectors)).sum(axis=1)
+        similarity = code.queries(queries) @ code.decode(code.encode(vectors)).T - norms / 2
     else:
         similarity = code.queries(queries) @ unit(code.decode(code.encode(vectors))).T
     found = np.take_along_axis(similarity, index.search(unit(queries), 10), axis=1)
-    assert found == pytest.approx(-np.sort(-similarity, axis=1)[:, :10], abs=1e-4 if kind != "pcar16" else 0.02)
-    assert index.setting == ("" if kind in ("binary", "itq4", "lsh4") else "rescore=4")
+    near = 0.02 if kind == "pcar16" else 0.005 if kind.startswith(OF_ITS_OWN) else 1e-4  # norms are estimated, too
+    assert found == pytest.approx(-np.sort(-similarity, axis=1)[:, :10], abs=near)
+    signs = kind in ("binary", "itq4", "lsh4")
+    assert index.setting == ("" if signs or kind.startswith(OF_ITS_OWN) else "rescore=4")
 
 
 @pytest.mark.parametrize("variance", [1.0, 1e-4, 1e-6, 1e-7])
@@ -228,6 +245,10 @@ def test_saved_and_loaded(kind: str, tmp_path: Path) -> None:
         assert np.array_equal(loaded.encode(vectors), code.encode(vectors))
     plain = faiss.read_index(str(tmp_path / names[0]))  # without DistilBench
     assert np.array_equal(plain.sa_encode(unit(vectors)), code.encode(vectors))
+    plain.add(unit(vectors))
+    queries = unit(some_vectors(30, 32, seed=3))
+    for own, ours in zip(plain.search(queries, 10), filled(code, vectors).held.search(queries, 10), strict=True):
+        np.testing.assert_allclose(own, ours, atol=1e-6)
 
 
 def test_the_code_that_was_saved_for_a_width(tmp_path: Path) -> None:
@@ -302,8 +323,10 @@ def test_bad_vectors_are_refused(kind: str) -> None:
     ("kind", "why"),
     [
         ("pq7", "pq7: FAISS cannot make PQ7np of 32 dimensions"),
-        ("opq64", "takes 64 dimensions, of vectors of 32"),
-        ("itq8", "it takes 64 dimensions, of vectors of 32"),
+        ("opq64", "takes 64 dimensions, of vectors of 32; expected opq32"),
+        ("itq8", "it takes 64 dimensions, of vectors of 32; expected itq4"),
+        ("rabitq1-8", "it takes 0 dimensions, of vectors of 32; expected rabitq1-9"),
+        ("rabitq4-26", "PCAR8,RaBitQ4 has 24 bytes; expected rabitq4-24"),
         ("lsh8", "it takes 64 dimensions, of vectors of 32"),
         ("pcar32", "it takes 64 dimensions, of vectors of 32"),
     ],
@@ -316,10 +339,10 @@ def test_what_faiss_cannot_make_says_why(kind: str, why: str) -> None:
 
 def test_names_of_codes() -> None:
     quantisation = TypeAdapter(Quantisation)
-    for kind in ("float32", "int8", "int4", "int3", "int2", "binary", "opq16", "pq8", "itq128", "lsh32", "pcar48"):
+    for kind in ("float32", "int8", "int4", "int3", "int2", "binary", "opq16", "pq8", "itq128", "rabitq2-64", "rq8"):
         assert quantisation.validate_python(kind) == kind
         assert kind == "float32" or factory_of(kind, 1024)
-    for wrong in ("int5", "opq", "opq0", "pq16x", "sq8", "OPQ16"):
+    for wrong in ("int5", "opq", "opq0", "pq16x", "sq8", "OPQ16", "tq5-8", "eden"):
         with pytest.raises(ValidationError):
             quantisation.validate_python(wrong)
         with pytest.raises(InputError, match="expected int8, int4, int3, int2, binary"):

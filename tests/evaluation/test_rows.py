@@ -19,12 +19,14 @@ from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
-from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.progress.console import LOG
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.storage.arrays import ShardedArray
+from distilbench.storage.store import ArtifactStore
 from distilbench.trials import rows as module
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, Outcome, finish
@@ -142,28 +144,42 @@ def test_references_are_the_teacher_and_two_baselines_at_each_width(run: Run) ->
     assert len({r.record_id for r in run.scores()}) == len(run.scores()) == 10
 
 
-def test_faisss_codes_are_scored_size_by_size_and_a_killed_driver_loses_one(
+def test_faisss_codes_are_scored_one_by_one_and_a_killed_driver_loses_one(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scored, done = module.score_candidate, 0
+    scored, sizes = module.score_candidate, [1, 4, 12]
 
     def killed(*arguments: Any) -> Any:
-        if len(run.scores()) >= 2 + len(families):
+        if len(run.scores()) >= 5:
             raise Killed
         return scored(*arguments)
 
-    families = ("pq", "opq", "itq", "lsh", "pcar", "tq1-", "tq2-")
     monkeypatch.setattr(module, "score_candidate", killed)
     with pytest.raises(Killed):
-        for rows in run.board().references([], 0, sizes=[1, 2, 16]):
-            done += len(rows)
-    assert done == 2 + len(families) and [r.quantisation for r in run.scores()[2:]] == [f"{f}1" for f in families]
+        every(run.board().references([], 0, sizes=sizes))
+    assert [r.quantisation for r in run.scores()[2:]] == ["tq1-1", "tq1-4", "tq2-1"]
     monkeypatch.setattr(module, "score_candidate", scored)
-    found = every(run.board().references([], 0, sizes=[1, 2, 16]))
-    too_wide = [(family, 16) for family in ("itq", "lsh", "tq1-", "tq2-")]
-    possible = [f"{f}{size}" for size in (1, 2, 16) for f in families if (f, size) not in too_wide]
-    assert [r.quantisation for r in found[2:]] == possible  # 32 dimensions have no 128 bits
+    found = every(run.board().references([], 0, sizes=sizes))
+    possible = "tq1-1 tq1-4 tq2-1 tq2-4 tq3-1 tq3-4 tq3-12 tq4-1 tq4-4 tq4-12 rabitq1-12 eden1-12 eden2-12 eden4-12 "
+    possible += "pcar1 pcar4 pcar12 lsh1 lsh4 itq1 itq4 pq1 pq4 opq1 opq4 opq12 rq1 rq4 rq12"
+    assert [r.quantisation for r in found[2:]] == possible.split()  # 32 dimensions have no 96 bits, nor 12 equal parts
     assert found == run.scores()
+
+
+def test_a_code_of_the_teachers_vectors_is_fitted_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted, calibrate = list[str](), Code.calibrate
+
+    def counted(kind: str, vectors: Any) -> Code:
+        fitted.append(kind)
+        return calibrate(kind, vectors)
+
+    monkeypatch.setattr(Code, "calibrate", counted)
+    store = ArtifactStore(run.folder / "store")
+    monkeypatch.setattr(Prepared, "store", store)
+    first = every(run.board(()).references([], 0, sizes=[5]))
+    assert fitted == [r.quantisation for r in first[1:]]
+    again = every(run.board((), name="other").references([], 0, sizes=[5]))
+    assert fitted == [r.quantisation for r in first[1:]] and [r.scores for r in again] == [r.scores for r in first]
 
 
 def test_what_runs_beside_it_have_of_references_is_taken_over(

@@ -79,6 +79,10 @@ def test_the_search_ends_before_what_comes_after_it(now: Now) -> None:
     assert clock.search_end(6, 4) == pytest.approx(2000 - 1.5 * (20 + 120) - 20)
     assert clock.training_end(6) == pytest.approx(2000 - 1.5 * 20 - 5)
     assert clock.scoring_end == pytest.approx(2000 - 1.5 * 8 - 5) and clock.late_end == 1995
+    assert clock.peers_end == now.at + 100
+    now.at = 1950
+    assert clock.peers_end == 1995
+    assert Clock(None).peers_end == math.inf
 
 
 def test_each_method_has_an_equal_share_of_what_is_left(now: Now) -> None:
