@@ -1,6 +1,6 @@
 """What a database needs for the vectors of a row: settings as text, after the vendors' documentation.
 
-It was read for Qdrant 1.18, Milvus 2.6, Elasticsearch 9.1, OpenSearch 3 and pgvector 0.8. Only FAISS reads the file of a
+It was read for Qdrant 1.18, Milvus 2.6.8, Elasticsearch 9.1, OpenSearch 3 and pgvector 0.8. Only FAISS reads the file of a
 code. The others store the bytes of signs, or are given the vectors and make a code of as many bits themselves.
 """
 
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 CODES, VECTORS = "codes", "vectors"
 NOTHING = "nothing"
-_GRAPH = {"M": 16, "efConstruction": 200}
 _INDEXED = {"vector": 2_000, "halfvec": 4_000, "bit": 64_000}
 """Dimensions of pgvector's graph at most."""
 
@@ -61,12 +60,13 @@ def _milvus(code: str, width: int, signs: int) -> Setting | None:
     if signs:
         index: dict[str, Any] = {"index_type": "BIN_FLAT", "metric_type": "HAMMING"}
         return Setting("Milvus", CODES, json.dumps({"data_type": "BINARY_VECTOR", "dim": signs, **index}), NOTHING)
-    scalar = {"float32": {}, "int8": {"sq_type": "SQ8"}, "int4": {"sq_type": "SQ4U"}}
-    if code not in scalar:
+    scalar = {"int8": "SQ8", "int4": "SQ4U"}.get(code)
+    if scalar is None and code != "float32":
         return None
-    index = {"index_type": "HNSW_SQ" if scalar[code] else "HNSW", "metric_type": "COSINE"}
-    text = json.dumps({"data_type": "FLOAT_VECTOR", "dim": width, **index, "params": {**_GRAPH, **scalar[code]}})
-    return Setting("Milvus", VECTORS, text, "ranges" if scalar[code] else NOTHING)
+    index = {"index_type": "HNSW_SQ" if scalar else "HNSW", "metric_type": "COSINE"}
+    index |= {"params": {"sq_type": scalar}} if scalar else {}
+    text = json.dumps({"data_type": "FLOAT_VECTOR", "dim": width, **index})
+    return Setting("Milvus", VECTORS, text, "ranges" if scalar else NOTHING)
 
 
 def _elasticsearch(code: str, width: int, signs: int) -> Setting | None:

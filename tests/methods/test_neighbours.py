@@ -102,7 +102,9 @@ def test_the_head_starts_as_the_pca_also_turned_and_residual(build: Callable[...
     assert np.abs(turned - pca).max() > 0.1
 
 
-@pytest.mark.parametrize("params", [{}, {"bits": 4, "rotate": True}, {"bits": 1, "rotate": True}, {"group": 4}])
+@pytest.mark.parametrize(
+    "params", [{}, {"bits": 4, "rotate": True}, {"bits": 2}, {"bits": 1, "rotate": True}, {"group": 4}]
+)
 def test_training_lowers_the_loss(build: Callable[..., Any], params: dict[str, Any]) -> None:
     trainer = Trainer(build("neighbours", steps=80, **params), 0, 80)
     first = trainer.train_until(8)
@@ -160,14 +162,15 @@ def test_settings_that_the_corpus_cannot_serve() -> None:
 
 def test_a_coded_encoder_sees_its_code_and_keeps_its_norm(build: Callable[..., Any]) -> None:
     """Whatever trains an encoder: what the loss is given are stored vectors."""
-    plain, signs = build("hpd"), build("hpd", bits=1)
-    rows = plain.prepared.train[:40]
-    for method in (plain, signs):
-        method.eval()
-    free, stored = (m.outputs(rows).detach().numpy() for m in (plain, signs))
-    assert np.linalg.norm(stored, axis=1) == pytest.approx(np.linalg.norm(free, axis=1), rel=1e-4)
-    for column in unit(stored).T:
+    built = build("hpd"), build("hpd", bits=1), build("hpd", bits=2)
+    rows = built[0].prepared.train[:40]
+    free, signs, stored = (m.eval().outputs(rows).detach().numpy() for m in built)
+    for coded_vectors in (signs, stored):
+        assert np.linalg.norm(coded_vectors, axis=1) == pytest.approx(np.linalg.norm(free, axis=1), rel=1e-4)
+    for column in unit(signs).T:
         assert len(np.unique(np.round(np.abs(column), 4))) == 1
+    code = Code.calibrate("int2", free)
+    assert unit(stored) == pytest.approx(unit(code.decode(code.encode(free))), abs=1e-5)
 
 
 def test_exported_with_a_product_code_of_its_vectors(build: Callable[..., Any], tmp_path: Path, many: Any) -> None:
