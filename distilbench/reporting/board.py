@@ -202,11 +202,11 @@ def interval(values: Sequence[float]) -> float | None:
     The values are taken as independent and normally distributed around the mean.
     """
     n = len(values)
-    return _quantile(n) * statistics.stdev(values) / math.sqrt(n) if n > 1 else None
+    return t_quantile(n) * statistics.stdev(values) / math.sqrt(n) if n > 1 else None
 
 
 @cache
-def _quantile(n: int) -> float:
+def t_quantile(n: int) -> float:
     """Student's t of the interval of `n` values: scipy takes longer for one than all else that a cell needs."""
     return float(student_t.ppf((1 + CONFIDENCE) / 2, n - 1))
 

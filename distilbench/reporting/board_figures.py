@@ -145,6 +145,7 @@ def draw_trade_off(data: TradeOff) -> go.Figure:
     else:
         doubling_ticks(figure, [int(mark.x) for mark in data.marks])
     lined = [y for points in (*data.fronts.values(), data.taken) for _, y in points]
+    figure.update_layout(meta="speed" if data.device else "bytes")
     figure.update_yaxes(range=span(sorted(mark.y for mark in data.marks), lined))
     return figure
 

@@ -63,12 +63,18 @@ def scores_of(record: ScoreRecord) -> Scores:
 
 
 def value_of(column: Column, scores: Scores) -> Value:
-    """Read the column's value: a weighted mean. The interval takes sets as independent: their squares add up."""
+    """Read the column's value: a weighted mean."""
     parts = [(weight, scores[key]) for weight, key in zip(column.weights, column.keys, strict=True) if key in scores]
-    if not parts or len(parts) < len(column.keys) or any(finite(s.value) is None for _, s in parts):
+    return mean_of(parts) if len(parts) == len(column.keys) else Value(None)
+
+
+def mean_of(parts: Sequence[tuple[float, Score | Value]]) -> Value:
+    """The weighted mean of scores; its interval takes sets as independent."""
+    known = [(weight, value, s.low, s.high) for weight, s in parts if (value := finite(s.value)) is not None]
+    if not parts or len(known) < len(parts):
         return Value(None)
-    mean = math.fsum(weight * s.value for weight, s in parts)
-    ends = [(weight, s.value, s.low, s.high) for weight, s in parts if s.low is not None and s.high is not None]
+    mean = math.fsum(weight * value for weight, value, *_ in known)
+    ends = [(w, value, low, high) for w, value, low, high in known if low is not None and high is not None]
     if len(ends) < len(parts):
         return Value(mean)
     down = math.sqrt(math.fsum((weight * (value - low)) ** 2 for weight, value, low, _ in ends))
@@ -121,6 +127,19 @@ def _mean_over(present: Iterable[Key], selection: Selection, split: str) -> tupl
         keys += [(part.kind, name, split, part.metric) for name in names]
         weights += [part.weight / len(names)] * len(names)
     return tuple(keys), tuple(weights)
+
+
+def dev_columns(records: Iterable[ScoreRecord], metrics: Mapping[str, str]) -> tuple[Column, ...]:
+    """By task, with the metric that counts there, the mean over the dev sets that some record has a score of."""
+    present = list(dict.fromkeys(key for record in records for key in scores_of(record)))
+    columns = []
+    for task, metric in metrics.items():
+        names = [name for t, name, split, m in present if (t, split, m) == (task, "dev", metric)]
+        names = selection_groups(names) if task == "sts" else names
+        keys = tuple((task, name, "dev", metric) for name in names)
+        if keys:
+            columns.append(Column(f"dev:{task}", "Selection", "Dev", "", keys, (1 / len(keys),) * len(keys), dev=True))
+    return tuple(columns)
 
 
 def _of_task(task: str, present: Sequence[Key]) -> Iterator[Column]:

@@ -8,10 +8,12 @@ of records keeps them; rows are named by their anchors.
 from __future__ import annotations
 
 import contextlib
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
+from zlib import crc32
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -28,6 +30,8 @@ from distilbench.selection import Selection
 
 TOLERANCE = 1e-3
 """How far (x 100) what kept predictions give may be from the record: values are kept in float32, with seven digits."""
+DRAWS = 64
+"""Resamples of each test set that a page carries: the interval of a difference has its width to a tenth, in 171 letters."""
 NAMED = 3
 """Rows named in a notice; the others are counted."""
 Split = Literal["dev", "test"]
@@ -81,6 +85,8 @@ class Comparison(ReportPart):
     ties: dict[str, Tie] = {}
     without: list[str] = []
     dev: list[DevGroup] = []
+    draws: dict[str, dict[str, str]] = {}
+    """By row and test set (a key of the leaderboard's columns) how far its score moves with each of `DRAWS` resamples."""
 
     @model_validator(mode="after")
     def _known(self) -> Comparison:
@@ -118,7 +124,8 @@ def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
     """
     kept = _all_kept(board, folders)
     ties, without = _ties(board, kept)
-    return Comparison(seeds=board.anchors, ties=ties, without=without, dev=list(_dev_groups(board, kept)))
+    dev, draws = list(_dev_groups(board, kept)), _draws(board, kept)
+    return Comparison(seeds=board.anchors, ties=ties, without=without, dev=dev, draws=draws)
 
 
 def dev_comparison(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
@@ -235,6 +242,33 @@ def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str]]:
             ties[row.anchor] = Tie(group=tie.group, difference=tie.difference, **named)
         without += [told(row) for row in rows if row.anchor not in ties]
     return ties, without
+
+
+def _draws(board: Leaderboard, kept: Kept) -> dict[str, dict[str, str]]:
+    """The paired bootstrap of each test set by itself: thousandths from the score, two bytes each, as base64.
+
+    Rows are drawn alike where they have the same items. Each set has draws of its own, so those of a mean of sets add up.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for column in board.columns:
+        if len(column.keys) != 1 or column.keys[0][2] != "test" or column.key == TEST:
+            continue
+        task, name, _, metric = column.keys[0]
+        groups: list[tuple[list[Row], list[SeedItems]]] = []
+        for row in board.rows:
+            every = [p.test.get(f"{task}/{name}/{metric}") for p in kept.get(row.anchor, ())]
+            items: SeedItems = [{"": seed} for seed in every if seed is not None]
+            if items and len(items) == len(row.seeds):
+                group = next((g for g in groups if _same_items(g[1][0][0], items[0])), None) or ([], [])
+                groups += [group] * (not group[0])
+                group[0].append(row)
+                group[1].append(items)
+        for rows, of_rows in groups:
+            averages = paired_bootstrap(of_rows, resamples=DRAWS, seed=crc32(column.key.encode()))
+            moved_BR = np.clip(1000 * (averages.resampled_BR - averages.observed_R), -32767, 32767).astype("<i2")
+            for row, moved_B in zip(rows, moved_BR.T, strict=True):
+                found.setdefault(row.anchor, {})[column.key] = b64encode(moved_B.tobytes()).decode()
+    return found
 
 
 def _dev_groups(board: Leaderboard, kept: Kept) -> Iterator[DevGroup]:

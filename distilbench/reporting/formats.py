@@ -21,8 +21,21 @@ def signed(difference: float) -> str:
 
 
 def fixed(number: float | None, digits: int = 2) -> str:
-    """A number with so many decimals; a dash for None."""
-    return "—" if number is None else f"{number:.{digits}f}"
+    """A number with so many decimals; a dash for None.
+
+    What lies beyond nine decimals is left out first: a sum in another order, as a page's script adds, ends in the same text.
+    """
+    return "—" if number is None else f"{round(number, 9):.{digits}f}"
+
+
+def tenth(number: float) -> str:
+    """A number with one decimal."""
+    return fixed(number, 1)
+
+
+def count(number: float) -> str:
+    """A whole number with commas."""
+    return f"{number:,.0f}"
 
 
 def unbroken(text: str) -> str:

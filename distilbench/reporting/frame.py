@@ -15,10 +15,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from distilbench.reporting import formats
-from distilbench.reporting.board import MISSING, Cell, Leaderboard, Row, percent
-from distilbench.reporting.columns import DEV, HEADLINES, TASKS, Column
+from distilbench.reporting.board import Cell, Leaderboard, Row, mean_cell, percent
+from distilbench.reporting.columns import DEV, HEADLINES, TASKS, Column, mean_of
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
-from distilbench.reporting.serving import ServingCosts, below_overlap, code_overlap, serving_costs
+from distilbench.reporting.serving import ServingCosts, below_overlap, code_overlap, model_bytes, serving_costs
 from distilbench.selection import TITLES
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class BoardColumn:
     dev: bool = False
     shares: bool = False
     """Whether the page has the percentage of the teacher's below the number."""
+    keys: tuple[str, ...] = ()
+    """Of a score the columns of `Leaderboard.columns` that it is the mean of; of several, those that the row's corpus has."""
 
     def cell(self, row: Row) -> Cell:
         """The number with its interval; of a plain value the value alone."""
@@ -70,13 +72,6 @@ class BoardColumn:
         if value is None or value == "":
             return missing
         return self.written(value) if self.kind in ("number", "integer") else str(value)
-
-    def key(self, row: Row) -> str:
-        """What the page sorts by."""
-        value = self.value(row)
-        if self.kind in ("number", "integer") and value is not None:
-            return f"{value:.4f}" if isinstance(value, float) else f"{value}"
-        return "" if value is None else str(value)
 
 
 def board_columns(
@@ -128,7 +123,7 @@ def filled(columns: Iterable[BoardColumn], rows: Sequence[Row]) -> list[BoardCol
     return [column for column in columns if any(column.value(row) not in (None, "") for row in rows)]
 
 
-_count = "{:,}".format
+_count = formats.count
 _at: Callable[[str], Callable[[Row], Any]] = attrgetter
 
 
@@ -144,7 +139,7 @@ def _about(board: Leaderboard) -> list[BoardColumn]:
         BoardColumn("dim", "Dim", _at("record.dim"), "integer", _count, dim, "About", REPORT),
         BoardColumn("code", "Code", _at("record.quantisation"), "text", str, code, coded, REPORT),
         BoardColumn("bytes", "Bytes", _at("record.bytes_per_vector"), "integer", _count, stored, size, EVERYWHERE),
-        BoardColumn("parameters", "Params", _at("record.parameters"), "integer", _count, parameters, size, LEADS),
+        BoardColumn("parameters", "Params", _at("record.parameters"), "integer", _count, parameters, "About", REPORT),
         BoardColumn("seeds", "Seeds", lambda row: len(row.seeds), "integer", _count, on=REPORT),
     ]
 
@@ -152,31 +147,60 @@ def _about(board: Leaderboard) -> list[BoardColumn]:
 def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
     test = _score(board, board.columns[0])
     told = f"{test.help}, with its 95 % interval"
+    ranks = _ranks(board)
+    place = "Of all rows on the same sets, by the test score"
+    yield BoardColumn("rank", "Rank", lambda row: ranks.get(row.anchor), "integer", _count, place, "Quality", ("page",))
     yield replace(test, name="test", help=told, group="Quality", on=EVERYWHERE, shares=False)
     shares = "Quality" if any(row.test.retention is not None for row in board.rows) else ""
     share = "Of the teacher's own test score"
-    yield BoardColumn("kept_percent", "Kept,\u00a0%", _kept, "number", "{:.1f}".format, share, shares, EVERYWHERE)
+    yield BoardColumn("kept_percent", "Kept,\u00a0%", _kept, "number", formats.tenth, share, shares, EVERYWHERE)
     for metric in TASKS["retrieval"][1]:
         sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
         names = ", ".join(c.group.split(",")[1].strip() for c in sets)
         told = f"What the row's own index finds in {names}, x 100"
-        mean = _mean_over(board, [c.key for c in sets])
-        column = BoardColumn(metric.replace("@", ""), TITLES[metric], mean, help=told, shares=True)
+        keys = tuple(c.key for c in sets)
+        name, title = metric.replace("@", ""), TITLES[metric]
+        column = BoardColumn(name, title, _mean_over(board, keys), help=told, shares=True, keys=keys)
         leads = bool(sets) and metric in HEADLINES
         yield replace(column, group="Quality" if leads else "", on=EVERYWHERE if leads else REPORT)
+
+
+def _ranks(board: Leaderboard) -> dict[str, int]:
+    """By a row's anchor its place among the rows with a test score on its corpus; equal scores share one."""
+    scores: dict[str, list[float]] = {}
+    tested = [(row, row.test.value) for row in board.rows if row.test.value is not None]
+    for row, value in tested:
+        scores.setdefault(row.record.compared_on, []).append(value)
+    return {row.anchor: 1 + sum(other > value for other in scores[row.record.compared_on]) for row, value in tested}
 
 
 def _cost(costs: ServingCosts) -> list[BoardColumn]:
     def of(name: str) -> Callable[[Row], Any]:
         return lambda row: getattr(costs.rows[row.anchor], name)
 
-    search, size = "Search" if costs.searched else "", "Size and speed" if costs.speed else ""
+    def measured(name: str) -> Callable[[Row], Any]:
+        return lambda row: next((getattr(s.record.cost, name) for s in row.seeds if s.record.cost), None)
+
+    search, size, more = "Search" if costs.searched else "", "Size and speed", "Cost" if costs.speed else ""
     queries, index = f"Milliseconds for 1,000 queries, {costs.searched}", f"Bytes of the index of {costs.searched}"
-    ms, per_second, short = of("ms_per_1000_queries"), of("sentences_per_s"), formats.short
+    stored = "Bytes that loading the model needs; where that was not measured, 4 for each parameter"
+    times = "Sentences per second, times the teacher's" if costs.speed else ""
+    alone, ms = "One sentence at a time, from text to vector, on one thread", "Latency of one sentence, milliseconds"
+    timed, short, binary = size if costs.speed else "", formats.short, formats.binary
+
+    def number(name: str, title: str, read: Callable[[Row], Any], told: str, group: str) -> BoardColumn:
+        return BoardColumn(name, title, read, "number", short, told, group)
+
+    per_query = number("ms_per_1000_queries", "ms / 1,000", of("ms_per_1000_queries"), queries, search)
     return [
-        BoardColumn("ms_per_1000_queries", "ms / 1,000", ms, "number", short, queries, search, EVERYWHERE),
-        BoardColumn("index_bytes", "Index", of("index_bytes"), "number", formats.binary, index, search, LEADS),
-        BoardColumn("sentences_per_second", "Sentences/s", per_second, "number", short, costs.speed, size, LEADS),
+        replace(per_query, on=EVERYWHERE),
+        replace(number("index_bytes", "Index", of("index_bytes"), index, search), on=LEADS, written=binary),
+        replace(number("times_teacher", "× teacher", of("times_teacher"), times, timed), on=LEADS),
+        replace(number("model_bytes", "Model", model_bytes, stored, size), on=LEADS, written=binary),
+        replace(number("sentences_per_second", "Sentences/s", of("sentences_per_s"), costs.speed, more), on=REPORT),
+        number("sentences_per_second_1", "Sentences/s, 1", measured("sentences_per_second_1"), alone, more),
+        number("p50_ms", "p50, ms", measured("p50_ms"), ms, more),
+        number("p95_ms", "p95, ms", measured("p95_ms"), ms, more),
     ]
 
 
@@ -233,7 +257,7 @@ def _score(board: Leaderboard, column: Column) -> BoardColumn:
     reported = column.key in (DEV, *classified) or (few and column.key.startswith("sts:"))
     on = ("report", "terminal") if column.key == DEV else REPORT if reported else ()
     score = BoardColumn(name, column.title, lambda row: row.cells[column.key], help=column.help, group=column.group)
-    return replace(score, on=on, dev=column.dev, shares=True)
+    return replace(score, on=on, dev=column.dev, shares=True, keys=(column.key,))
 
 
 def _mean_over(board: Leaderboard, keys: Sequence[str]) -> Callable[[Row], Cell]:
@@ -244,15 +268,15 @@ def _mean_over(board: Leaderboard, keys: Sequence[str]) -> Callable[[Row], Cell]
         of_corpus.setdefault(row.record.compared_on, set()).update(there)
 
     def read(row: Row) -> Cell:
-        cells = [row.cells[key] for key in keys if key in of_corpus[row.record.compared_on]]
-        values = [cell.value for cell in cells if cell.value is not None]
-        if len(cells) <= 1 or len(values) < len(cells):
-            return cells[0] if len(cells) == 1 else MISSING
-        shares = [cell.retention for cell in cells]
-        teacher = [100 * v / share for v, share in zip(values, shares, strict=True) if share]
-        mean = math.fsum(values) / len(values)
-        whole = len(teacher) == len(values)
-        return Cell(mean, percent(mean, math.fsum(teacher) / len(teacher)) if whole else None, seeds=len(row.seeds))
+        own = [key for key in keys if key in of_corpus[row.record.compared_on]]
+        seeds = [mean_of([(1 / len(own), seed.values[key]) for key in own]) for seed in row.seeds]
+        mean = mean_cell(seed.value for seed in seeds)
+        shares = [(row.cells[key].value, row.cells[key].retention) for key in own]
+        teacher = [100 * value / share for value, share in shares if value is not None and share]
+        whole = math.fsum(teacher) / len(own) if own and len(teacher) == len(own) else None
+        ends = (seeds[0].low, seeds[0].high) if len(seeds) == 1 else (None, None)
+        kept = percent(mean.value, whole), percent(mean.interval, whole)
+        return mean._replace(retention=kept[0], kept_interval=kept[1], low=ends[0], high=ends[1])
 
     return read
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -31,18 +30,18 @@ from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_r
 from distilbench.reporting.drawing import DARK_OF, script_json
 from distilbench.reporting.exports import EXPORTS, write_exports
 from distilbench.reporting.formats import FILTERS, index_setting, set_name
-from distilbench.reporting.frame import LEADING_GROUPS, board_columns, page_columns
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
 from distilbench.reporting.markdown import TEMPLATES, template_environment
+from distilbench.reporting.page_rows import page_rows
 from distilbench.reporting.run_facts import RUNS, RunFacts, Trainings, commands, listed_trials, run_facts, run_file
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.search_figures import search_plots
-from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
+from distilbench.reporting.serving import below_overlap, serving_costs
 from distilbench.reporting.study_file import RECORDS, ReportRecord, RunRecord, read_study, write_study
 from distilbench.storage.files import DiskFull, write_changed
 
-PLOTLY_FILE, STYLE_FILE, SCRIPT_FILE = "plotly.min.js", "report.css", "report.js"
+PLOTLY_FILE, STYLE_FILE, SCRIPT_FILE, BOARD_FILE = "plotly.min.js", "report.css", "report.js", "board.js"
 POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -153,7 +152,7 @@ def write_report(
     pages = {f"{ENCODERS}/{row.anchor}.html": report.encoder(row) for row in board.rows}
     pages |= {run.file: report.run(run) for run in runs}
     index = report.index()
-    for name in (STYLE_FILE, SCRIPT_FILE):
+    for name in (STYLE_FILE, SCRIPT_FILE, BOARD_FILE):
         write_changed(folder / name, (TEMPLATES / name).read_text("utf-8"))
     write_changed(folder / PLOTLY_FILE, plotly_script())
     for file, text in pages.items():
@@ -203,8 +202,6 @@ class Pages:
         chosen = answer(board, compared, serving)
         taken = chosen.rows if chosen.chosen else ()
         lines = encoder_lines(board, chosen.rows, compared)
-        columns = page_columns(board_columns(board, compared, serving))
-        groups = [(name, list(own)) for name, own in itertools.groupby(columns, lambda column: column.group)]
         cells = [[index.row.anchor, *(read(index) for *_, read in INDEX_COLUMNS)] for index in indexes]
         return render_html(
             "index.html.j2",
@@ -213,21 +210,11 @@ class Pages:
             notes=self.notes,
             board=board,
             answer=chosen,
-            taken=taken,
-            lines=lines,
-            others=sum(line.kind == "other" for line in lines),
-            corpus=next(iter(board.corpora), ""),
+            page=page_rows(board, compared, serving, lines, taken),
+            encoders=len(lines),
             teachers=dict.fromkeys(row.name for row in rows if not competes(row.record)),
-            columns=columns,
-            groups=[(name, len(own)) for name, own in groups],
-            details=[name for name, _ in groups if name not in LEADING_GROUPS],
-            firsts={own[0].name for name, own in groups if name not in LEADING_GROUPS},
             serving=serving,
-            compared=compared,
-            costs=[row for row in rows if row.record.cost],
             notices=(*notices(board), *tie_notices(compared)),
-            lost={row.anchor: below_overlap(row) for row in rows},
-            kept={row.anchor: own.overlap10_with_flat for row in rows if (own := code_overlap(row))},
             demonstrations=sum(row.record.demonstration for row in rows),
             indexes=indexes,
             wider=[index for index in indexes if FINDS in index.cost.setting],
@@ -299,6 +286,7 @@ def _environment() -> jinja2.Environment:
         plotly_file=PLOTLY_FILE,
         style_file=STYLE_FILE,
         script_file=SCRIPT_FILE,
+        board_file=BOARD_FILE,
         records_file=RECORDS,
         on_demonstration=ON_DEMONSTRATION,
     )

@@ -124,6 +124,12 @@ def setting_text(setting: Setting) -> str:
     return f"{set_title}, {documents:,} documents, {queries}, on {on}"
 
 
+def model_bytes(row: Row) -> int:
+    """Bytes of the files that loading the row's model needs, or of its parameters in float32 where that was not measured."""
+    measured = (seed.record.cost.bytes_on_disk for seed in row.seeds if seed.record.cost)
+    return next(measured, 4 * row.record.parameters)
+
+
 def code_overlap(row: Row) -> IndexCost | None:
     """The row's own index with the least `overlap10_with_flat`; None of float32 rows, and where no set was searched.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -156,6 +158,13 @@ def whole_study(trials: int = 40) -> list[TrialRecord | ScoreRecord]:
     return records
 
 
+def rows_of_page(text: str) -> dict[str, dict[str, Any]]:
+    found = re.search(r'<script type="application/json" id="rows">\n(.*?)\n</script>', text, re.S)
+    assert found is not None
+    rows = [json.loads(line) for line in found[1].splitlines()]
+    return {row["name"]: row for row in rows}
+
+
 def seeded_study() -> list[TrialRecord | ScoreRecord]:
     """A comparison: a teacher and PCA of one seed, students of three seeds at two dimensions in each quantisation.
 
@@ -195,6 +204,12 @@ def seeded_study() -> list[TrialRecord | ScoreRecord]:
                 )
     records += [trial_record(0, seed=seed) for seed in (0, 1, 2)]
     return records
+
+
+@pytest.fixture(scope="session")
+def page_rows():
+    """`rows_of_page(text)`: by the name of a row what the leaderboard's page carries of it."""
+    return rows_of_page
 
 
 @pytest.fixture(scope="session")

@@ -203,7 +203,9 @@ def test_the_command_the_page_and_the_export_choose_alike(make_score, tmp_path):
 
 
 @pytest.mark.parametrize("overlap", [49.9, 50.0])
-def test_codes_that_lost_their_neighbours_are_marked_and_never_recommended(make_score, make_cost, tmp_path, overlap):
+def test_codes_that_lost_their_neighbours_are_marked_and_never_recommended(
+    make_score, make_cost, page_rows, tmp_path, overlap
+):
     """Crowded students: 85 in STS, and nothing found in retrieval."""
     coded = {"dim": 64, "bytes_per_vector": 64, "quantisation": "int8"}
     costs = [make_cost("int8", 99.0), make_cost("int8", overlap, set="other"), make_cost("flat", 1.0)]
@@ -220,11 +222,12 @@ def test_codes_that_lost_their_neighbours_are_marked_and_never_recommended(make_
     text = page.Pages(records, board, "Synthetic").index()
     first = best(tmp_path, "--bytes", 64).output
     if overlap == 50.0:
-        assert marked == [] and first.startswith("crowded, int8") and "neighbours lost" not in text
+        assert marked == [] and first.startswith("crowded, int8") and "find they find" not in text
         return
     assert marked == ["crowded"] and first.startswith("sound, int8")
     reason = "of the first 10 documents that its own float32 vectors find they find 49.9 % (other), less than 50 %"
-    assert reason in text and "neighbours lost: 50&nbsp;% of 10 kept" in text
+    assert reason in page_rows(text)["crowded"]["lost"]
+    assert page_rows(text)["crowded"]["kept_neighbours_percent"] == 49.9
     assert [row.name for row in answer(board).rows] == ["sound"]
     # Where nothing else is left, the error says why.
     append_records(tmp_path / "alone" / "scores.jsonl", crowded)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import shutil
@@ -11,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.choice import answer
+from distilbench.reporting.choice import ServingBudget, answer, best_under
+from distilbench.reporting.comparison import NOT_COMPARED
+from distilbench.reporting.frame import board_columns
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import report_from, write_report
 from distilbench.reporting.study_file import read_study
@@ -20,7 +24,6 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not in
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import Select  # noqa: E402
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
@@ -139,20 +142,24 @@ def test_a_line_is_an_encoder_in_the_order_of_dev_and_references_stay_on_top(ope
     assert pinned[0] == "synthetic-teacher" and pinned[1].startswith("pca-") and len(pinned) == 2
     assert labels(opened) == pinned + rest and len(rest) == 10
     assert rest[:2] == ["lacks a set", "mcr2-256"]  # by dev: the first has no test average
-    click(opened, opened.find_element(By.ID, "baselines"))
-    assert labels(opened) == pinned + rest + names(lines, "other") and "baselines=1" in opened.current_url
+    click(opened, opened.find_element(By.ID, "every"))
+    every = [row.name for line in lines for row in (line.row, *line.codes)]
+    assert sorted(labels(opened)) == sorted(every) and "flip=every" in opened.current_url
 
 
 def test_codes_unfold_below_their_encoder(opened, lines):
     pca = next(line for line in lines if line.row.name.startswith("pca-"))
-    button = opened.find_element(By.CSS_SELECTOR, "#board .codes")
-    assert button.get_attribute("aria-expanded") == "false" and button.text.endswith("3 more")
+
+    def button():
+        return opened.find_element(By.CSS_SELECTOR, "#board .codes")
+
+    assert button().get_attribute("aria-expanded") == "false" and button().text.endswith("3 more")
     folded = labels(opened)
-    click(opened, button)
+    click(opened, button())
     unfolded = [row.name for row in (pca.row, *pca.codes)]
     assert labels(opened) == [folded[0], *unfolded, *folded[2:]]
-    assert button.get_attribute("aria-expanded") == "true" and f"codes={pca.row.anchor}" in opened.current_url
-    button.send_keys(Keys.ENTER)
+    assert button().get_attribute("aria-expanded") == "true" and f"codes={pca.row.anchor}" in opened.current_url
+    opened.switch_to.active_element.send_keys(Keys.ENTER)  # it keeps the focus
     assert labels(opened) == folded
 
 
@@ -169,10 +176,6 @@ def test_sort_by_mouse_and_keyboard(opened, lines):
     button.send_keys(Keys.ENTER)
     assert average.get_attribute("aria-sort") == "ascending"
     assert labels(opened)[2] == "mcr2-32" and labels(opened)[-1] == "lacks a set"
-    click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
-    click(opened, opened.find_element(By.ID, "pin"))
-    assert labels(opened)[-2:] == ["synthetic-teacher", "lacks a set"]
-    click(opened, opened.find_element(By.ID, "pin"))
     header(opened, "Bytes").find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
     assert average.get_attribute("aria-sort") == "none"
     assert header(opened, "Bytes").get_attribute("aria-sort") == "descending"
@@ -213,10 +216,12 @@ def body_cells(browser):
     return browser.execute_script(script)
 
 
-def test_groups_unfold_and_columns_can_be_chosen(opened):
+LEADING = ["Label", "Rank", "STS average", "Kept,\u00a0%", "MRR@10", "ms / 1,000", "Index", "Bytes", "Model"]
+
+
+def test_groups_unfold(opened):
     folded = columns(opened)
-    assert folded == ["Label", "STS average", "Kept,\u00a0%", "MRR@10", "ms / 1,000", "Index", "Bytes", "Params"]
-    assert body_cells(opened) == len(folded)
+    assert folded == LEADING and body_cells(opened) == len(folded)
     unfold = next(b for b in opened.find_elements(By.CSS_SELECTOR, ".unfold") if b.text.startswith("Test STS"))
     assert unfold.get_attribute("aria-expanded") == "false"
     click(opened, unfold)
@@ -224,18 +229,11 @@ def test_groups_unfold_and_columns_can_be_chosen(opened):
     assert columns(opened) == [*folded, "STS12", "STS13", "STS14", "STSB"]
     assert body_cells(opened) == len(columns(opened)) == len(folded) + 4
     spans = opened.execute_script(
-        "return [...document.querySelectorAll('#board thead tr.groups > *')]"
-        ".filter(h => !h.hidden).reduce((n, h) => n + h.colSpan, 0)"
+        "return [...document.querySelectorAll('#board thead tr.groups > *')].reduce((n, h) => n + h.colSpan, 0)"
     )
     assert spans == len(columns(opened))
-    click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
-    for key in ("sts_STS13", "bytes"):
-        click(opened, opened.find_element(By.CSS_SELECTOR, f"#column-list input[value='{key}']"))
-    assert "STS13" not in columns(opened) and "Bytes" not in columns(opened)
-    opened.find_element(By.TAG_NAME, "body").send_keys(Keys.ESCAPE)
-    assert opened.find_element(By.ID, "columns").get_attribute("open") is None
     click(opened, unfold)
-    assert "STS12" not in columns(opened) and body_cells(opened) == len(columns(opened)) == len(folded) - 1
+    assert columns(opened) == folded
 
 
 def test_the_table_fits_without_scrolling_sideways_and_a_phone_gets_cards(opened):
@@ -268,7 +266,7 @@ def test_a_click_on_a_mark_leads_to_its_row(drawn, lines):
         "return document.querySelector('#board tr.found')?.id"
     )
     assert drawn.execute_script(script, hidden.anchor) == hidden.anchor
-    assert hidden.name in labels(drawn) and drawn.find_element(By.ID, "baselines").is_selected()
+    assert hidden.name in labels(drawn) and drawn.find_element(By.ID, "every").is_selected()
     code = next(line for line in lines if line.codes).codes[-1]
     assert drawn.execute_script(script, code.anchor) == code.anchor and code.name in labels(drawn)
     seen = "const b = document.querySelector('tr.found').getBoundingClientRect(); return b.top > 0 && b.bottom < innerHeight"
@@ -325,20 +323,149 @@ def test_axe_finds_nothing_serious(drawn, theme):
 
 def test_a_view_is_its_address(opened):
     opened.find_element(By.ID, "filter").send_keys("64")
-    click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
-    Select(opened.find_element(By.ID, "choice-method")).select_by_visible_text("hpd")
-    click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
+    fill(opened, "bytes", "256")
     click(opened, next(b for b in opened.find_elements(By.CSS_SELECTOR, ".unfold") if b.text.startswith("Test STS")))
     click(opened, header(opened, "STS12").find_element(By.TAG_NAME, "button"))
     click(opened, header(opened, "STS12").find_element(By.TAG_NAME, "button"))
     before, address = (labels(opened), columns(opened)), opened.current_url
-    assert len(before[0]) == 4 and before[0][0] == "synthetic-teacher" and before[0][-1] == "lacks a set"
+    assert before[0][0] == "synthetic-teacher" and before[0][-1] == "lacks a set"
     opened.get("about:blank")
     opened.get(address)
     assert (labels(opened), columns(opened)) == before
     assert header(opened, "STS12").get_attribute("aria-sort") == "ascending"
     assert opened.find_element(By.ID, "filter").get_attribute("value") == "64"
-    assert opened.find_element(By.ID, "count").text == "3 of 18 rows"
+    assert field(opened, "bytes").get_attribute("value") == "256"
+    assert opened.find_element(By.ID, "count").text == f"{len(before[0]) - 1} of 18 rows"
+
+
+def field(browser, name):
+    return browser.find_element(By.CSS_SELECTOR, f"#case [name={name}]")
+
+
+def fill(browser, name, text):
+    for summary in browser.find_elements(By.CSS_SELECTOR, "#case details:not([open]) summary"):
+        click(browser, summary)
+    field(browser, name).clear()
+    field(browser, name).send_keys(text)
+    wait(lambda: not text or f"{name}={text}" in browser.current_url.replace("&", "#").split("#"))
+
+
+def test_limits_move_answer_table_figure_and_address(drawn, records):
+    board = leaderboard(records)
+    for size in (128, 300):
+        fill(drawn, "bytes", str(size))
+        best = best_under(board.rows, ServingBudget(bytes_per_vector=size))
+        named = drawn.find_element(By.CSS_SELECTOR, ".answer .need.first")
+        assert named.text.startswith(
+            f"Take {best.name}: keeps {best.test.retention:.1f} % of the teacher's STS average"
+        )
+        assert f"--student {best.anchor} " in named.text and f"bytes={size}" in drawn.current_url
+        small = {row.name for row in board.rows if row.record.bytes_per_vector <= size}
+        assert set(labels(drawn)[1:]) == small, "below the teacher"
+        x = "return document.getElementById('plot-quality-bytes').data.filter(t => t.customdata).flatMap(t => t.x)"
+        tested = [row for row in board.rows if row.name in small and row.test.value is not None]
+        while len(drawn.execute_script(x)) != len(tested):  # pytest's timeout ends it
+            time.sleep(0.05)
+        assert max(drawn.execute_script(x)) <= size
+        assert "are within your limits" in drawn.find_element(By.CSS_SELECTOR, ".answer .absentee").text
+    drawn.find_element(By.CSS_SELECTOR, "#case [type=reset]").click()
+    wait(lambda: "#" not in drawn.current_url)
+    assert drawn.find_element(By.CSS_SELECTOR, ".answer .need.first").text.startswith("Take ")
+
+
+def test_chosen_sets_give_means_shares_and_ranks_anew(opened, records):
+    board = leaderboard(records)
+    fill(opened, "bytes", "")
+    for name in ("STS13", "STS14", "STSB"):
+        click(opened, opened.find_element(By.CSS_SELECTOR, f"#case [value='sts:{name}']"))
+    click(opened, opened.find_element(By.CSS_SELECTOR, "#case [value='mrr10:quora']"))
+    teacher, *_ = board.rows
+    for row in board.rows:
+        shown = opened.execute_script(
+            "const row = byAnchor.get(arguments[0]); return [quality(row), places.get(row)]", row.anchor
+        )
+        value = (row.cells["sts:STS12"].value + row.cells["mrr10:quora"].value) / 2
+        whole = (teacher.cells["sts:STS12"].value + teacher.cells["mrr10:quora"].value) / 2
+        assert (shown[0]["value"], shown[0]["kept"]) == pytest.approx((value, 100 * value / whole))
+        better = [o for o in board.rows if o.cells["sts:STS12"].value > row.cells["sts:STS12"].value + 1e-9]
+        assert shown[1]["rank"] == 1 + len(better), "both scores rise alike"
+    assert opened.find_element(By.ID, "sets-chosen").text == "2 of 5"
+    assert "mean of STS12" in opened.find_element(By.CSS_SELECTOR, ".answer .need.first").text
+
+
+def test_my_size_gives_index_time_and_money(opened):
+    for name, number in (("documents", 2_000_000), ("queries", 10), ("gigabyte", 4), ("core", 30), ("index", 0.3)):
+        fill(opened, name, str(number))
+    rows = opened.execute_script(
+        "return rows.filter(within).map(r => [r.dim, sized(r, 'index_bytes'), searchMs(r), serving(r).money])"
+    )
+    assert rows and all(dim * 4 * 2_000_000 <= 0.3e9 for dim, *_ in rows), "the index is at most 0.3 GB"
+    for dim, size, ms, money in rows:
+        assert (size, ms) == pytest.approx((dim * 4 * 2_000_000, dim * 0.9 / 1000 * 100))
+        assert money == pytest.approx(size / 1e9 * 4 + 10 * ms / 1000 * 30)
+    told = opened.find_element(By.CSS_SELECTOR, ".answer").text
+    assert "of index for 2,000,000 documents" in told and "extrapolated" in told and "a month" in told
+
+
+def page_numbers(browser):
+    """By row and column what the page writes, and its marks."""
+    script = """
+    const text = (row, column) => {
+      const { value } = cellOf(row, column);
+      return value === undefined || value === "" ? "—" : column.kind === "text" ? value : written[column.written](value);
+    };
+    const half = (row, column) => {
+      const { interval } = cellOf(row, column);
+      return interval === undefined ? "" : written[column.written](interval);
+    };
+    const cells = row => about.columns.map(c => [c.name, text(row, c), half(row, c)]);
+    const marks = ({ front, best }) => [Boolean(front), Boolean(best)];
+    return rows.map(row => [row.id, cells(row), ...marks(places.get(row))]);"""
+    return browser.execute_script(script)
+
+
+def check_numbers(browser, records, compared=NOT_COMPARED):
+    """Every number of every row is the one of the files and the terminal, to the last letter."""
+    board = leaderboard(records)
+    rows = {row.anchor: row for row in board.rows}
+    named = {column.name: column for column in board_columns(board, compared)}
+    found = page_numbers(browser)
+    assert {anchor for anchor, *_ in found} == rows.keys()
+    for anchor, cells, front, best in found:
+        row = rows[anchor]
+        for name, text, half in cells:
+            cell = named[name].cell(row)
+            interval = "" if cell.interval is None else named[name].written(cell.interval)
+            expected = (named[name].text(row), interval) if name != "standing" else (text, "")
+            assert (text, half) == expected, (row.name, name)
+        assert (front, best) == (row.pareto, row.best_in_bytes), row.name
+
+
+def test_every_number_is_that_of_the_files(browser, undrawn, records, make_seeded, tmp_path):
+    check_numbers(open_page(browser, undrawn, 1280), records)
+    check_numbers(open_page(browser, write_report(make_seeded(), tmp_path, title="Seeds"), 1280), make_seeded())
+
+
+def test_two_rows_are_compared_and_the_rows_can_be_taken_along(opened, records):
+    first, second = (row.anchor for row in leaderboard(records).rows[1:3])
+    click(opened, opened.find_element(By.ID, "every"))
+    for anchor in (first, second):
+        click(opened, opened.find_element(By.CSS_SELECTOR, f".compare[value='{anchor}']"))
+    text = opened.find_element(By.ID, "compared").text
+    gap = "return fixed(quality(byAnchor.get(arguments[1])).value - quality(byAnchor.get(arguments[0])).value)"
+    assert opened.execute_script(gap, first, second) in text and "STS12" in text and "Bytes" in text
+    assert opened.current_url.count("compare=") == 2
+    taken = "const all = []; save = (...file) => all.push(file); csv.click(); markdown.click(); return all"
+    (name, _, lines), (other, _, table) = opened.execute_script(taken)
+    read = list(csv.DictReader(io.StringIO(lines)))
+    assert (name, other) == ("leaderboard.csv", "leaderboard.md")
+    assert [row["name"] for row in read] == labels(opened) and read[0].keys() >= {
+        "test",
+        "kept_percent",
+        "mrr10",
+        "bytes",
+    }
+    assert len(table.splitlines()) == 2 + len(read) and table.startswith("| Encoder | Rank | STS average | Kept,")
 
 
 def test_the_theme_is_chosen_and_remembered_on_every_page(opened):
@@ -383,7 +510,7 @@ def test_a_label_leads_to_its_page_and_back(opened):
 def test_first_column_stays_while_the_table_scrolls_sideways(opened):
     if opened.execute_script("return innerWidth") < 640:
         return  # cards
-    for button in opened.find_elements(By.CSS_SELECTOR, ".unfold"):
+    for button in opened.find_elements(By.CSS_SELECTOR, ".fold-columns"):
         click(opened, button)
     opened.execute_script("document.querySelector('.scroll').scrollLeft = 0")
     left = "return document.querySelector('#board tbody th').getBoundingClientRect().left"
@@ -457,6 +584,9 @@ def test_the_committed_report_draws_every_figure_without_an_error_or_a_request(b
     assert figures and fits(opened) and len(labels(opened)) > 5
     assert not opened.find_elements(By.CSS_SELECTOR, ".absent")
     first = labels(opened)
+    study = read_study([rebuilt.parent])
+    if width == 1280:
+        check_numbers(opened, study.records, study.report.comparison)
     click(opened, header(opened, "STS average").find_element(By.TAG_NAME, "button"))
     click(opened, header(opened, "STS average").find_element(By.TAG_NAME, "button"))
     assert sorted(labels(opened)) == sorted(first) and labels(opened) != first
@@ -503,9 +633,7 @@ def test_the_tables_work_without_plotly(browser, make_study, tmp_path):
     index = write_report(make_study(), tmp_path, title="Synthetic")
     (tmp_path / "plotly.min.js").unlink()
     opened = open_page(browser, index, 1280)
-    click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
-    click(opened, opened.find_element(By.ID, "pin"))
     for _ in range(2):
         click(opened, header(opened, "STS average").find_element(By.TAG_NAME, "button"))
-    assert labels(opened)[0] == "mcr2-32"
+    assert labels(opened)[2] == "mcr2-32"
     assert "plotly.min.js" in opened.find_element(By.CSS_SELECTOR, ".canvas .absent").text

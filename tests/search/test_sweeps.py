@@ -199,7 +199,7 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     # The folder of the whole stands for the runs in it.
     command("report", str(sweep.run), "--out", str(tmp_path / "again"))
     page = (tmp_path / "again" / "index.html").read_text()
-    assert page.count('class="badge teacher"') == sweep.page().count('class="badge teacher"') > 0
+    assert page.count('"role":"teacher"') == sweep.page().count('"role":"teacher"') > 0
     found = json.loads(best_json(tmp_path, sweep.run))
     # The teacher's own codes and the baselines take part, which are made when they are exported.
     assert found["student"]["method"] in ("pca", "random_projection", "teacher")

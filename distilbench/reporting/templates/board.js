@@ -1,0 +1,582 @@
+"use strict";
+// The leaderboard. Table, answer, figures, comparison and files are functions of its rows, of the sets that are chosen,
+// and of the reader's limits. What differs from the start stands in the address, after "#".
+
+const about = JSON.parse(byId("about").textContent);
+const rows = byId("rows").textContent.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+const byAnchor = new Map(rows.map((row) => [row.id, row]));
+const [board, form, answer] = [byId("board"), byId("case"), document.querySelector(".answer")];
+const firstAnswer = answer ? [...answer.childNodes] : [];
+const open = new Set(); // groups of columns
+const unfolded = new Set(); // encoders, whose other codes are shown
+const compared = new Set();
+let order = null; // the column that sorts, and its direction; else the dev scores
+let everyRow = false;
+let [found, drawing] = [null, 0]; // the row that was asked for; the figures that wait for the reader to stop typing
+
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value || value === "") node.setAttribute(name, value);
+  node.append(...children.filter((child) => child || child === 0));
+  return node;
+}
+
+// ---- numbers, written as Python writes them: a half that a double has exactly goes to the even neighbour
+
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+function fixed(number, digits = 2) {
+  const rounded = Number(number.toFixed(9));
+  const half = Math.abs(rounded * 2 ** (digits + 1)) % 2 === 1;
+  const text = rounded.toFixed(digits);
+  return half && Number(text.at(-1)) % 2 ? (rounded * (1 - 2 ** -50)).toFixed(digits) : text;
+}
+
+const count = (number, digits = 0) => fixed(number, digits).replace(/\B(?=(\d{3})+$)/g, ",");
+const tenth = (number) => fixed(number, 1);
+
+function short(number) {
+  if (Math.abs(number) >= 100) return count(number);
+  const digits = number ? 2 - Math.floor(Math.log10(Math.abs(number))) : 0;
+  return `${Number(fixed(number, Math.min(digits, 9)))}`;
+}
+
+function binary(size) {
+  const place = Math.min(3, Math.max(0, Math.floor(Math.log10(size) / 3)));
+  return place ? `${short(size / 1000 ** place)} ${["B", "kB", "MB", "GB"][place]}` : `${fixed(size, 0)} B`;
+}
+
+const signed = (number) => (Number(fixed(number)) ? (number > 0 ? "+" : "") + fixed(number) : "0.00");
+const written = { fixed, tenth, count, short, binary, str: String };
+
+// ---- the model: scores of chosen sets, costs at the reader's size, limits
+
+const present = {}; // by corpus and key: whether some row has a score of it
+for (const row of rows) for (const key of Object.keys(row.scores)) present[`${row.corpus_place} ${key}`] = true;
+const teacherOf = (row) => byAnchor.get(row.teacher_id);
+const competes = (row) => row.role !== "teacher" || row.code !== "float32";
+const control = (name) => form.elements[name];
+const asked = (name) => (control(name)?.value.trim() ? Number(control(name).value) : null);
+let [chosen, devs, own, qualities, places] = [[], [], false, new Map(), new Map()];
+
+// The weighted mean over sets, of each seed and then over seeds; with the 95 % interval over seeds, or of one seed's items.
+function score(row, weights) {
+  const seeds = row.seed.map((_, n) => sum(weights.map(([key, weight]) => weight * (row.scores[key]?.[n] ?? NaN))));
+  const known = weights.length ? seeds.filter(Number.isFinite) : [];
+  if (!known.length) return {};
+  const n = known.length;
+  const cell = { value: sum(known) / n, seeds: n };
+  if (n > 1) cell.interval = about.t[n] * Math.sqrt(sum(known.map((x) => (x - cell.value) ** 2)) / (n - 1) / n);
+  else if (weights.every(([key]) => row.ends?.[key])) {
+    const reach = (end) => Math.hypot(...weights.map(([key, weight]) => weight * (row.ends[key][end] - row.scores[key][0])));
+    [cell.low, cell.high] = [cell.value - reach(0), cell.value + reach(1)];
+  }
+  const teacher = teacherOf(row);
+  const whole = teacher === row ? cell.value : teacher && score(teacher, weights).value;
+  if (whole > 0) cell.kept = (100 * cell.value) / whole;
+  if (whole > 0 && n > 1) cell.keptInterval = (100 * cell.interval) / whole;
+  return cell;
+}
+
+function remembering(row, name, make) {
+  if (!qualities.has(row)) qualities.set(row, {});
+  return (qualities.get(row)[name] ??= make());
+}
+
+const quality = (row) => remembering(row, "test", () => score(row, chosen));
+// What chooses: the dev scores of the chosen sets' tasks; of a task without dev sets, the test scores.
+const merit = (row) => remembering(row, "merit", () => (devs.length ? score(row, devs) : quality(row)));
+
+function weightsOf(row, keys) {
+  const there = keys.filter((key) => present[`${row.corpus_place} ${key}`]);
+  return there.map((key) => [key, 1 / there.length]);
+}
+
+// An exact search reads every vector: index and time grow with the documents.
+function sized(row, name) {
+  const documents = asked("documents");
+  if (documents === null) return row[name];
+  if (row[name] !== undefined) return (row[name] * documents) / about.documents;
+  return name === "index_bytes" ? row.bytes * documents : undefined;
+}
+
+const searchMs = (row) => sized(row, "ms_per_1000_queries") / 1000;
+
+const limits = {
+  bytes: (row, most) => row.bytes <= most,
+  speed: (row, least) => row.times_teacher >= least,
+  model: (row, most) => row.model_bytes <= most * 1e6,
+  kept: (row, least) => (merit(row).kept ?? quality(row).kept) >= least,
+  index: (row, most) => sized(row, "index_bytes") <= most * 1e9,
+  search: (row, most) => searchMs(row) <= most,
+};
+const limited = () => Object.keys(limits).filter((name) => asked(name) !== null);
+const within = (row) => limited().every((name) => limits[name](row, asked(name)));
+
+// Cores that are busy with embedding and searching, and what index and cores cost in a month.
+function serving(row) {
+  const speed = row.sentences_per_second;
+  const cores = asked("queries") * ((searchMs(row) || 0) / 1000 + (speed ? 1 / speed : 0));
+  return { cores, money: (sized(row, "index_bytes") / 1e9) * asked("gigabyte") + cores * asked("core") };
+}
+
+function model() {
+  const sets = [...form.querySelectorAll("[name=set]")];
+  const ticked = sets.filter((box) => box.checked).map((box) => box.value);
+  own = ticked.length > 0 && sets.some((box) => box.checked !== box.defaultChecked);
+  chosen = own ? ticked.map((key) => [key, 1 / ticked.length]) : Object.entries(about.chosen);
+  devs = own ? ticked.map((key) => [`dev:${about.sets[key].task}`, 1 / ticked.length]) : [["dev", 1]];
+  if (!devs.every(([key]) => rows.some((row) => row.scores[key]))) devs = [];
+  qualities = new Map();
+  places = new Map(rows.map((row) => [row, {}]));
+  const [fronts, sizes] = [{}, {}];
+  const tested = rows.filter((row) => quality(row).value !== undefined);
+  for (const row of inOrder(tested, (item) => quality(item).value, "descending")) {
+    const beside = `${row.corpus_place} ${Boolean(row.documents)}`;
+    const { value } = quality(row);
+    (fronts[beside] ??= []).push(row);
+    if (competes(row)) (sizes[`${beside} ${row.bytes}`] ??= []).push(row);
+    places.get(row).rank = 1 + tested.filter((o) => o.corpus_place === row.corpus_place && quality(o).value > value).length;
+  }
+  for (const beside of Object.values(fronts))
+    for (const row of beside) {
+      const beats = (other) => other.bytes <= row.bytes && (other.bytes < row.bytes || quality(other).value > quality(row).value);
+      places.get(row).front = !beside.some((other) => quality(other).value >= quality(row).value && beats(other));
+    }
+  for (const same of Object.values(sizes).filter((group) => group.length > 1))
+    for (const row of same) places.get(row).best = quality(row).value === quality(same[0]).value;
+}
+
+function cellOf(row, { name, keys }) {
+  if (name === "test") return quality(row);
+  if (name === "kept_percent") return { value: quality(row).kept, interval: quality(row).keptInterval };
+  if (name === "rank") return { value: places.get(row).rank };
+  if (name === "standing") return { value: marksOf(row).join(", ") };
+  if (name === "index_bytes" || name === "ms_per_1000_queries") return { value: sized(row, name) };
+  return keys.length ? remembering(row, name, () => score(row, weightsOf(row, keys))) : { value: row[name] };
+}
+
+function marksOf(row) {
+  const { front, best } = places.get(row);
+  const marks = [front && "Pareto", best && `best in ${count(row.bytes)} ${row.bytes === 1 ? "byte" : "bytes"}`];
+  marks.push(row.chosen_on_dev && "chosen on dev");
+  marks.push(row.trial !== undefined && row.seeds > 1 && `confirmed with ${row.seeds} seeds`);
+  return marks.filter(Boolean);
+}
+
+// ---- the answer: the page's own, or for the reader's limits and sets by the same rules
+
+function choose() {
+  const pool = rows.filter((row) => row.usable && competes(row) && within(row) && merit(row).value !== undefined);
+  const keeping = pool.filter((row) => merit(row).kept >= (asked("kept") ?? about.keeps));
+  const best = inOrder(pool, (row) => merit(row).value, "descending")[0];
+  const alike = (row) => !own && best.alike?.includes(row.id);
+  const least = (items, ...costs) =>
+    items.reduce((a, b) => (costs.map((cost) => cost(b) - cost(a)).find((gap) => gap) < 0 ? b : a), items[0]);
+  const [bytes, worse] = [(row) => row.bytes, (row) => -merit(row).value];
+  const quick = inOrder(keeping, (row) => row.times_teacher, "descending");
+  const needs = [
+    ["Take ", best && least(pool.filter((row) => row === best || alike(row)), bytes, worse)],
+    [`Smallest that keeps ${asked("kept") ?? about.keeps} %: `, least(keeping, bytes, worse)],
+    ["Fastest of these: ", quick[0]?.times_teacher >= about.faster ? quick[0] : null],
+  ];
+  return needs.filter(([, row], n) => row && needs.findIndex(([, other]) => other === row) === n);
+}
+
+const titleOf = () => (own ? `mean of ${chosen.map(([key]) => about.sets[key].name).join(", ")}` : about.title);
+
+function told(row) {
+  const [{ value, interval, low, high, kept, keptInterval }, teacher] = [quality(row), teacherOf(row)];
+  const half = keptInterval === undefined ? "" : ` ± ${tenth(keptInterval)}`;
+  const times = teacher ? teacher.bytes / row.bytes : 1;
+  const parts = [kept !== undefined && `keeps ${tenth(kept)}${half} % of the teacher's ${titleOf()}`];
+  parts.push(`${count(row.bytes)} bytes a vector${times === 1 ? "" : ` (${short(times)} times smaller)`}`);
+  parts.push(row.times_teacher !== undefined && `${short(row.times_teacher)} times the teacher's sentences per second`);
+  parts.push(`${binary(row.model_bytes)} of model`);
+  const documents = asked("documents");
+  if (documents !== null) {
+    parts.push(`${binary(sized(row, "index_bytes"))} of index for ${count(documents)} documents`);
+    parts.push(searchMs(row) && `${short(searchMs(row))} ms a query`);
+    const { cores, money } = serving(row);
+    parts.push(asked("queries") && `${short(cores)} cores busy`, money && `${short(money)} a month`);
+  }
+  const over = interval !== undefined ? ` ± ${fixed(interval)} over ${row.seeds} seeds` : "";
+  const items = low !== undefined ? `, ${tenth(low)} to ${tenth(high)} over its test items` : "";
+  return [parts.filter(Boolean).join(", "), `${fixed(value)}${over}${items}`];
+}
+
+function nameOf(row, text) {
+  if (root.dataset.single !== undefined) return el("span", { class: "label" }, text);
+  return el("a", { class: "label", href: `encoders/${row.id}.html`, title: text.length > 24 && text }, text);
+}
+
+let recommended = [];
+function showAnswer() {
+  const case_ = own || limited().length || asked("documents") !== null;
+  const needed = case_ ? choose() : [];
+  recommended = case_ ? needed.map(([, row]) => row.id) : about.taken;
+  if (!answer) return;
+  if (!case_) return answer.replaceChildren(...firstAnswer);
+  const needs = needed.map(([title, row], place) => {
+    const [summary, sure] = told(row);
+    const code = row.export && el("span", { class: "command" }, el("code", {}, row.export));
+    code?.append(el("button", { type: "button", class: "copy" }, "Copy export command"));
+    const named = el("p", {}, el("strong", {}, title, nameOf(row, row.told)), quality(row).value === undefined ? "" : `: ${summary}.`);
+    return el("div", { class: `need${place ? "" : " first"}` }, named, el("p", { class: "sure" }, el("span", {}, `${sure}.`), code));
+  });
+  const left = `${rows.filter(within).length} of ${rows.length} rows are within your limits. `;
+  const basis = devs.length ? "Chosen on dev, as ever." : "Chosen by these test scores, since they have no dev sets: expect a little less.";
+  const grown = asked("documents") === null ? "" : ` Index and time are those of ${about.searched}, extrapolated to your documents: an exact search reads every vector.`;
+  answer.replaceChildren(...needs, el("p", { class: "absentee" }, left + basis + grown));
+}
+
+// ---- the table
+
+const lines = []; // an encoder: the row that stands for it, its other codes
+for (const row of rows) {
+  if (row.kind === "code") lines.at(-1).codes.push(row);
+  else lines.push({ row, codes: [], kind: row.kind });
+}
+const lineOf = new Map(lines.flatMap((line) => [line.row, ...line.codes].map((row) => [row, line])));
+const AT_ONCE = 100; // laying out 500 rows anew takes a browser longer than a reader wants to wait for
+let columns = [];
+
+function listed() {
+  const parts = control("q").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = (row) => `${row.told} ${row.role} ${row.method} ${row.dim} ${row.code}`.toLowerCase();
+  const column = order && (about.columns.find(({ name }) => name === order[0]) ?? { name: "name", keys: [] });
+  const valueOf = (row) => (column ? cellOf(row, column).value : merit(row).value);
+  const sort = (items, of = (row) => row) => {
+    const sorted = inOrder(items, (item) => valueOf(of(item)), order ? order[1] : "descending");
+    return order ? sorted : sorted.sort((a, b) => of(a).corpus_place - of(b).corpus_place);
+  };
+  const flat = parts.length > 0 || limited().length > 0 || control("every").checked;
+  if (flat) {
+    const top = rows.filter((row) => row.kind === "reference" && row.role === "teacher");
+    const rest = rows.filter((row) => !top.includes(row) && within(row) && parts.every((part) => text(row).includes(part)));
+    return { flat, top, rest: sort(rest) };
+  }
+  const forms = (kinds) => {
+    const some = sort(lines.filter(({ kind }) => kinds.includes(kind)), ({ row }) => row);
+    return some.flatMap((line) => (unfolded.has(line.row.id) ? [line.row, ...line.codes] : [line.row]));
+  };
+  return { flat, top: forms(["reference"]), rest: forms(["encoder"]) };
+}
+
+function cell(row, column) {
+  const { value, interval, low, high, seeds, kept } = cellOf(row, column);
+  const missing = value === undefined || value === "";
+  if (column.kind === "text") return el("td", { class: "text" }, missing ? "—" : value, column.name === "tie_group" && tieOf(row));
+  const td = el("td", { class: column.name === "test" ? "average" : column.dev && "dev", "data-t": column.leads && column.title });
+  td.append(missing ? "—" : written[column.written](value));
+  const small = (text) => td.append(el("small", {}, text));
+  if (interval !== undefined) small(`±\u00a0${written[column.written](interval)}`);
+  if (low !== undefined) small(`${tenth(low)}–${tenth(high)}`);
+  if (seeds < row.seeds) small(`n\u00a0=\u00a0${seeds}`);
+  if (column.shares && kept !== undefined) small(`${tenth(kept)}\u00a0%`);
+  return td;
+}
+
+function tieOf(row) {
+  if (own || !row.tie_difference) return "";
+  return el("small", {}, `${signed(row.tie_difference)} (${signed(row.tie_low)} to ${signed(row.tie_high)})`);
+}
+
+function head(row, flat) {
+  const { codes } = lineOf.get(row);
+  const marks = el("span", { class: "marks" });
+  const mark = (kind, text, title) => marks.append(el("span", { class: kind, title }, text));
+  if (row.role !== "student") mark(`badge ${row.role}`, row.role);
+  if (about.quantised) mark("mark kind", row.code);
+  if (recommended.includes(row.id)) mark("badge student taken", "recommended");
+  if (row.demonstration && !about.demonstration) mark("badge demo", "demo");
+  if (row.corpus_place) mark("badge", "other corpus", "Scored on another corpus than most rows: do not compare it with them");
+  if (row.lost) mark("mark lost", `neighbours lost: ${fixed(row.kept_neighbours_percent, 0)}\u00a0% of 10 kept`, row.lost);
+  if (!about.oneSeed) mark("mark", `${row.seeds} ${row.seeds === 1 ? "seed" : "seeds"}`);
+  if (codes.length && row.kind !== "code" && !flat) {
+    const shown = String(unfolded.has(row.id));
+    marks.append(el("button", { type: "button", class: "codes", value: row.id, "aria-expanded": shown }, `${codes.length} more`));
+  }
+  const tick = el("input", { type: "checkbox", class: "compare", value: row.id, "aria-label": `Compare ${row.told}` });
+  tick.checked = compared.has(row.id);
+  marks.append(el("label", { class: "mark" }, tick, " compare"));
+  return el("th", { scope: "row", "data-v": row.name }, nameOf(row, row.name), marks);
+}
+
+function showHead() {
+  const seen = about.columns.filter((column) => column.leads || open.has(column.group));
+  if (`${seen.map(({ name }) => name)}` === `${columns.map(({ name }) => name)}`) return; // who sorts keeps the focus
+  columns = seen;
+  const groups = columns.map(({ group }) => group).filter((group, n, all) => group !== all[n - 1]);
+  const spans = groups.map((group) => el("th", { scope: "colgroup", colspan: columns.filter((c) => c.group === group).length }, group));
+  const heads = [{ name: "name", title: "Label", kind: "text", help: "In the order of the dev scores, unless sorted" }, ...columns];
+  const titles = heads.map(({ name, title, kind, help }) => {
+    const button = el("button", { type: "button", title: help }, title, el("span", { class: "arrow", "aria-hidden": "true" }));
+    return el("th", { scope: "col", "aria-sort": "none", class: kind === "text" ? "text" : "number", "data-key": name }, button);
+  });
+  board.tHead.replaceChildren(
+    el("tr", { class: "groups" }, el("th", { scope: "colgroup", class: "first" }, "Encoder"), ...spans),
+    el("tr", { class: "titles" }, ...titles),
+  );
+  for (const button of document.querySelectorAll(".fold-columns")) button.setAttribute("aria-expanded", open.has(button.value));
+}
+
+function showRows() {
+  const { flat, top, rest } = listed();
+  const shown = everyRow ? rest : rest.slice(0, AT_ONCE);
+  const made = (row) => {
+    const pareto = places.get(row).front ? " pareto" : "";
+    const kind = `${row.role}${row.kind === "code" && !flat ? " form" : ""}${pareto}${row.id === found ? " found" : ""}`;
+    return el("tr", { id: row.id, class: kind }, head(row, flat), ...columns.map((column) => cell(row, column)));
+  };
+  board.tBodies[0].replaceChildren(...top.map(made));
+  board.tBodies[1].replaceChildren(...shown.map(made));
+  for (const header of board.querySelectorAll("th[aria-sort]"))
+    header.setAttribute("aria-sort", order?.[0] === header.dataset.key ? order[1] : "none");
+  const cut = shown.length < rest.length;
+  const number = cut ? `${shown.length} of ${rest.length}` : `${rest.length} of ${rows.length - top.length}`;
+  byId("count").textContent = cut || flat ? `${number} rows` : "";
+  byId("more").hidden = !cut;
+  byId("more").textContent = `Show all ${rest.length} rows`;
+}
+
+// ---- two or three rows side by side: scores with their differences to the first, and settings that differ
+
+// Of means over sets the deviations of each resample add up; without kept draws the rows count as independent.
+function difference(one, other, weights) {
+  const [a, b] = [score(one, weights), score(other, weights)];
+  if (a.value === undefined || b.value === undefined) return "—";
+  const moved = (row) => weights.map(([key, weight]) => [weight, row.draws?.[key]]);
+  const decoded = (text) => new Int16Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+  let [half, paired] = [Math.hypot(halfOf(a), halfOf(b)), ""];
+  if ([...moved(one), ...moved(other)].every(([, text]) => text)) {
+    const gaps = weights.map(([key, weight]) => {
+      const [x, y] = [decoded(one.draws[key]), decoded(other.draws[key])];
+      return Array.from(x, (value, n) => (weight * (y[n] - value)) / 1000);
+    });
+    const total = gaps[0].map((_, n) => sum(gaps.map((gap) => gap[n])));
+    const mean = sum(total) / total.length;
+    half = 1.96 * Math.sqrt(sum(total.map((gap) => (gap - mean) ** 2)) / (total.length - 1));
+    paired = ", paired";
+  }
+  const reach = Number.isFinite(half) ? ` ±\u00a0${fixed(half)}${paired}` : "";
+  return `${signed(b.value - a.value)}${reach}`;
+}
+
+const halfOf = ({ interval, low, high }) => interval ?? (high - low) / 2;
+
+function showCompared() {
+  const some = [...compared].map((id) => byAnchor.get(id));
+  byId("compare").hidden = some.length < 2;
+  const [first, ...others] = some;
+  const line = (title, texts) => el("tr", {}, el("th", { scope: "row" }, title), ...texts.map((text) => el("td", {}, text)));
+  const body = [];
+  const scored = (title, weights) => {
+    if (!some.some((row) => score(row, weights).value !== undefined)) return;
+    const values = some.map((row) => score(row, weights).value);
+    const texts = values.map((value) => (value === undefined ? "—" : fixed(value)));
+    others.forEach((row, n) => (texts[n + 1] += ` (${difference(first, row, weights)})`));
+    body.push(line(title, texts));
+  };
+  if (some.length > 1) {
+    scored(titleOf(), chosen);
+    for (const { title, keys } of about.columns.filter((column) => column.keys.length > 1)) scored(title, weightsOf(first, keys));
+    for (const [key, { name }] of Object.entries(about.sets)) scored(name, [[key, 1]]);
+    const plain = about.columns.filter(({ keys, name }) => !keys.length && name !== "kept_percent");
+    for (const column of plain) body.push(line(column.title, some.map((row) => cell(row, column).textContent)));
+    const settings = (row) => ({ start: row.start, run: row.run, trial: row.trial, ...row.hyperparameters });
+    for (const key of new Set(some.flatMap((row) => Object.keys(settings(row))))) {
+      const texts = some.map((row) => JSON.stringify(settings(row)[key]) ?? "—");
+      if (new Set(texts).size > 1) body.push(line(key, texts.map((text) => text.replace(/^"|"$/g, ""))));
+    }
+  }
+  const heads = some.map((row) => el("th", { scope: "col" }, nameOf(row, row.told)));
+  byId("compared").tHead.replaceChildren(el("tr", {}, el("td"), ...heads));
+  byId("compared").tBodies[0].replaceChildren(...body);
+}
+
+// ---- the figures: what is within the limits, by the chosen sets
+
+adjust = (figure) => {
+  const at = (row) => [pointsX.get(row.id), quality(row).value];
+  const marks = figure.data.filter((trace) => trace.mode === "markers" && trace.customdata);
+  const pointsX = new Map(marks.flatMap(({ x, customdata }) => customdata.map((id, n) => [id, x[n]])));
+  const drawn = (id) => byAnchor.has(id) && within(byAnchor.get(id)) && quality(byAnchor.get(id)).value !== undefined;
+  if (!marks.length) return figure;
+  const faster = figure.layout.meta === "speed" ? -1 : 1;
+  const shown = [];
+  for (const trace of marks) {
+    const some = trace.customdata.filter(drawn).map((id) => byAnchor.get(id));
+    shown.push(...some);
+    trace.customdata = some.map(({ id }) => id);
+    [trace.x, trace.y] = [0, 1].map((axis) => some.map((row) => at(row)[axis]));
+    trace.error_y.array = some.map((row) => quality(row).interval ?? 0);
+    const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+    trace.hovertext = some.map((row) => `<b>${escaped(row.told)}</b><br>${told(row).map(escaped).join("<br>")}`);
+  }
+  const ours = (row) => row.role === "student" || row.role === "encoder";
+  const fronts = [(row) => !row.documents && ours(row), (row) => !row.documents && !ours(row), (row) => row.documents];
+  const joined = figure.data.filter((trace) => trace.mode === "lines");
+  const value = (row) => merit(row).value ?? quality(row).value;
+  joined.forEach((trace, n) => {
+    const some = shown.filter((row) => fronts[n](row) && competes(row));
+    some.sort((a, b) => faster * (at(a)[0] - at(b)[0]) || value(b) - value(a));
+    const front = some.filter((row, place) => some.slice(0, place).every((other) => value(other) < value(row)));
+    [trace.x, trace.y] = [0, 1].map((axis) => front.map((row) => at(row)[axis]));
+  });
+  const rings = figure.data.find(({ name }) => name === "recommended");
+  const ringed = recommended.map((id) => byAnchor.get(id)).filter((row) => shown.includes(row));
+  if (rings) [rings.x, rings.y] = [0, 1].map((axis) => ringed.map((row) => at(row)[axis]));
+  const heights = shown.map((row) => at(row)[1]).sort((a, b) => a - b);
+  const low = Math.min(heights[Math.floor(heights.length / 10)], ...joined.flatMap(({ y }) => y), ...ringed.map((row) => at(row)[1]));
+  const room = 0.06 * (heights.at(-1) - low || 1);
+  if (heights.length) figure.layout.yaxis.range = [low - room, heights.at(-1) + room];
+  figure.layout.yaxis.title.text = own ? "Mean of the chosen sets" : figure.layout.yaxis.title.text;
+  return figure;
+};
+
+// ---- files of the rows that are listed, with the columns that are shown
+
+function save(name, kind, text) {
+  const link = el("a", { download: name, href: URL.createObjectURL(new Blob([text], { type: kind })) });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+byId("csv")?.addEventListener("click", () => {
+  const quoted = (value) => {
+    const text = `${value ?? ""}`;
+    const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const { top, rest } = listed();
+  const table = [["name", "code", ...columns.map(({ name }) => name)]];
+  for (const row of [...top, ...rest]) table.push([row.name, row.code, ...columns.map((column) => cellOf(row, column).value)]);
+  save("leaderboard.csv", "text/csv", table.map((cells) => `${cells.map(quoted).join(",")}\r\n`).join(""));
+});
+
+byId("markdown")?.addEventListener("click", () => {
+  const { top, rest } = listed();
+  const line = (cells) => `| ${cells.map((text) => text.replace(/[\\`*_[\]|<>#&~$]/g, "\\$&")).join(" | ")} |\n`;
+  const texts = (row) => columns.map((column) => {
+    const { value, interval } = cellOf(row, column);
+    const number = (x) => (column.kind === "text" ? x : written[column.written](x));
+    return value === undefined || value === "" ? "-" : number(value) + (interval === undefined ? "" : ` ± ${number(interval)}`);
+  });
+  const ways = `| --- |${columns.map(({ kind }) => (kind === "text" ? " --- |" : " ---: |")).join("")}\n`;
+  const table = [...top, ...rest].map((row) => line([row.told, ...texts(row)]));
+  save("leaderboard.md", "text/markdown", line(["Encoder", ...columns.map(({ title }) => title)]) + ways + table.join(""));
+});
+
+// ---- what is chosen, and its address
+
+function remember() {
+  const state = new URLSearchParams();
+  for (const box of form.elements)
+    if (box.type === "checkbox" && box.checked !== box.defaultChecked) state.append("flip", `${box.name} ${box.value}`);
+    else if (box.name && box.type !== "checkbox" && box.value) state.set(box.name, box.value);
+  for (const [name, items] of [["open", open], ["codes", unfolded], ["compare", compared]])
+    for (const item of items) state.append(name, item);
+  if (order) state.set("sort", order.join(" "));
+  if (everyRow) state.set("rows", "all");
+  history.replaceState(null, "", state.size ? `#${state}` : location.pathname + location.search);
+}
+
+function recall() {
+  const text = location.hash.slice(1);
+  if (byAnchor.has(text)) return reveal(text);
+  if (text && !text.includes("=")) return; // a place in the page
+  const state = new URLSearchParams(text);
+  form.reset();
+  const flipped = state.getAll("flip");
+  for (const box of form.elements)
+    if (box.type === "checkbox") box.checked = box.defaultChecked !== flipped.includes(`${box.name} ${box.value}`);
+    else if (box.name) box.value = state.get(box.name) ?? "";
+  for (const [name, items] of [["open", open], ["codes", unfolded], ["compare", compared]]) {
+    items.clear();
+    for (const item of state.getAll(name)) items.add(item);
+  }
+  for (const id of compared) if (!byAnchor.has(id)) compared.delete(id);
+  const [name, direction] = (state.get("sort") ?? "").split(" ");
+  order = direction && [...about.columns, { name: "name" }].some((column) => column.name === name) ? [name, direction] : null;
+  everyRow = state.get("rows") === "all";
+}
+
+// Show everything anew; with `figures` those too.
+function show(figures = true) {
+  model();
+  showAnswer();
+  showHead();
+  showRows();
+  showCompared();
+  byId("sets-chosen").textContent = `${chosen.length} of ${form.querySelectorAll("[name=set]").length}`;
+  clearTimeout(drawing);
+  if (figures) drawing = setTimeout(drawCurrent, 150);
+}
+
+const changed = (figures) => (show(figures), remember());
+
+// Show a row, whatever is folded or left out, and go there.
+reveal = (id) => {
+  const line = lineOf.get(byAnchor.get(id));
+  if (!line) return;
+  form.reset();
+  found = id;
+  if (line.kind === "other") control("every").checked = true;
+  else if (line.row.id !== id) unfolded.add(line.row.id);
+  show();
+  if (!byId(id)) everyRow = true;
+  showRows();
+  byId(id).scrollIntoView({ block: "center" });
+  byId(id).querySelector("a, input").focus({ preventScroll: true });
+  remember();
+};
+
+if (board) {
+  form.hidden = false;
+  form.addEventListener("submit", (event) => event.preventDefault());
+  document.addEventListener("input", (event) => event.target.form === form && changed(event.target.name !== "q"));
+  form.querySelector("[type=reset]").addEventListener("click", () => setTimeout(changed));
+  document.addEventListener("change", ({ target }) => {
+    if (!target.matches(".compare")) return;
+    if (!compared.delete(target.value)) compared.add(target.value);
+    if (compared.size > 3) compared.delete([...compared][0]);
+    changed(false);
+  });
+  document.addEventListener("click", ({ target }) => {
+    const button = target.closest("button");
+    const header = target.closest("#board th[aria-sort]");
+    if (button?.matches(".fold-columns")) open.delete(button.value) || open.add(button.value);
+    else if (button?.matches(".codes")) unfolded.delete(button.value) || unfolded.add(button.value);
+    else if (button?.id === "more") everyRow = true;
+    else if (header) {
+      const text = header.className === "text";
+      const [first, second] = text ? ["ascending", "descending"] : ["descending", "ascending"];
+      const now = order?.[0] === header.dataset.key ? order[1] : null;
+      order = now === second ? null : [header.dataset.key, now ? second : first]; // the third click: dev's order again
+    } else return;
+    changed(false);
+    if (button?.matches(".codes")) byId(button.value).querySelector(".codes").focus();
+  });
+  // What is recommended is to be seen, also where another form of its encoder stands for it.
+  for (const line of lines) if (line.codes.some(({ id }) => about.taken.includes(id))) unfolded.add(line.row.id);
+  recall();
+  show(false);
+  addEventListener("hashchange", () => (recall(), show()));
+}
+
+// ---- the table of all indexes is made when it is asked for: in a large report it has thousands of rows
+
+byId("every-index")?.addEventListener("toggle", () => {
+  const body = byId("index-table").tBodies[0];
+  if (body.rows.length) return;
+  const forms = [null, null, null, count, binary, short, short, tenth, fixed, fixed, String]; // from "Set" on
+  for (const [id, name, ...values] of JSON.parse(byId("every-index-data").textContent)) {
+    const cells = values.map((value, place) => {
+      const missing = value === null || value === "";
+      const text = missing ? "—" : forms[place] ? forms[place](value) : value;
+      return el("td", { class: forms[place] ? "" : "text", "data-v": forms[place] && (missing ? "" : `${value}`) }, text);
+    });
+    body.append(el("tr", {}, el("th", { scope: "row", "data-v": name }, nameOf({ id }, name)), ...cells));
+  }
+});
