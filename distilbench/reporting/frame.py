@@ -199,6 +199,9 @@ def _cost(costs: ServingCosts) -> list[BoardColumn]:
         replace(number("model_bytes", "Model", model_bytes, stored, size), on=LEADS, written=binary),
         replace(number("sentences_per_second", "Sentences/s", of("sentences_per_s"), costs.speed, more), on=REPORT),
         number("sentences_per_second_1", "Sentences/s, 1", measured("sentences_per_second_1"), alone, more),
+        number(
+            "speed_spread", "Known to", measured("spread"), "By how much the measured speeds differ, as a share", more
+        ),
         number("p50_ms", "p50, ms", measured("p50_ms"), ms, more),
         number("p95_ms", "p95, ms", measured("p95_ms"), ms, more),
     ]

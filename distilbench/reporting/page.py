@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import json
 import time
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -91,6 +93,15 @@ INDEX_COLUMNS: tuple[tuple[str, str, str, Callable[[CostRow], Any]], ...] = (
 """Columns of the table of all indexes: title, kind, help, and how an index gives its value."""
 
 
+class SingleFile(NamedTuple):
+    """What a page of one file has in it: style, scripts in their order, Plotly as gzip in base64. `policy` lets these run."""
+
+    style: Markup
+    scripts: tuple[Markup, ...]
+    plotly: Markup
+    policy: Markup
+
+
 class LivePage:
     """Writes the report of the runs in `folders` into `report` when a stage begins, and now and then as trials end.
 
@@ -164,23 +175,36 @@ def write_report(
     return folder / "index.html"
 
 
-def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None) -> Path:
+def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None, single: bool = False) -> Path:
     """Write the report of `sources` (`study_file.read_study`) into `folder` and return the path of its index.html.
+
+    `single`: it is one file, `folder`, with answer, figures and table in it.
 
     From a single file of records, title, notes and comparisons are those that it says. Otherwise comparisons come from
     the predictions that the runs keep, and the title from the names of the sources.
     """
     study = read_study(sources)
     names = [source.resolve().name.removesuffix(".xz").removesuffix(".jsonl") for source in sources]
-    return write_report(
-        study.records,
-        folder,
-        title=title or (study.report.title if study.report else ", ".join(names)),
-        notes=study.report.notes if study.report else (),
-        folders=study.folders,
-        compared=study.report.comparison if study.report else None,
-        described=study.runs,
-    )
+    title = title or (study.report.title if study.report else ", ".join(names))
+    notes = study.report.notes if study.report else ()
+    compared = study.report.comparison if study.report else None
+    if not single:
+        return write_report(
+            study.records,
+            folder,
+            title=title,
+            notes=notes,
+            folders=study.folders,
+            compared=compared,
+            described=study.runs,
+        )
+    board = leaderboard(study.records)
+    if compared is None or not compared.is_of(board):
+        compared = compare_rows(board, study.folders)
+    runs = run_facts(study.records, board, study.folders, study.runs)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_changed(folder, Pages(study.records, board, title, notes, compared, runs).index(folder.name))
+    return folder
 
 
 @dataclass(frozen=True)
@@ -195,8 +219,8 @@ class Pages:
     runs: Sequence[RunFacts] = ()
     live: bool = False
 
-    def index(self) -> str:
-        """The leaderboard."""
+    def index(self, single: str = "") -> str:
+        """The leaderboard; `single` is the name of the file that it is by itself."""
         board, compared, rows = self.board, self.compared, self.board.rows
         indexes, serving = index_rows(board), serving_costs(board)
         chosen = answer(board, compared, serving)
@@ -225,7 +249,9 @@ class Pages:
             runs=self.runs,
             newest=max((record.provenance.created_at for record in self.records), default=""),
             plots=board_plots(board, serving, taken),
-            exports={} if self.live else EXPORTS,
+            exports={} if self.live or single else EXPORTS,
+            file=single or "index.html",
+            single=single_file() if single else None,
         )
 
     @cached_property
@@ -287,6 +313,7 @@ def _environment() -> jinja2.Environment:
         style_file=STYLE_FILE,
         script_file=SCRIPT_FILE,
         board_file=BOARD_FILE,
+        single=None,
         records_file=RECORDS,
         on_demonstration=ON_DEMONSTRATION,
     )
@@ -296,6 +323,16 @@ def _environment() -> jinja2.Environment:
 def render_html(template: str, root: str, **values: Any) -> str:
     """The HTML of a page; `root` is the way to the report's folder, "" or "../"."""
     return _environment().get_template(template).render(root=root, **values)
+
+
+@cache
+def single_file() -> SingleFile:
+    """Style and scripts for a page of one file; only these scripts, by their hashes, and the unpacked Plotly may run."""
+    texts = [(TEMPLATES / name).read_text("utf-8") for name in (SCRIPT_FILE, BOARD_FILE)]
+    hashes = (f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in texts)
+    policy = POLICY.replace("script-src 'self' file:", f"script-src {' '.join(hashes)} blob:").replace("'", "&#39;")
+    style, plotly = (TEMPLATES / STYLE_FILE).read_text("utf-8"), b64encode(BUNDLE.read_bytes()).decode()
+    return SingleFile(Markup(style), tuple(map(Markup, texts)), Markup(plotly), Markup(policy))
 
 
 def plotly_script() -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from distilbench.records import append_records
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import ServingBudget, answer, best_under
 from distilbench.reporting.comparison import NOT_COMPARED
@@ -356,9 +357,9 @@ def test_limits_move_answer_table_figure_and_address(drawn, records):
         fill(drawn, "bytes", str(size))
         best = best_under(board.rows, ServingBudget(bytes_per_vector=size))
         named = drawn.find_element(By.CSS_SELECTOR, ".answer .need.first")
-        assert named.text.startswith(
-            f"Take {best.name}: keeps {best.test.retention:.1f} % of the teacher's STS average"
-        )
+        kept = best.test.retention
+        said = f"{size // 256 * 256 or size} bytes" if kept is None else f"keeps {kept:.1f} % of the teacher's STS average"
+        assert named.text.startswith(f"Take {best.name}: {said}")
         assert f"--student {best.anchor} " in named.text and f"bytes={size}" in drawn.current_url
         small = {row.name for row in board.rows if row.record.bytes_per_vector <= size}
         assert set(labels(drawn)[1:]) == small, "below the teacher"
@@ -559,6 +560,18 @@ def test_hostile_text_runs_nothing(browser, make_score, make_trial, tmp_path):
         opened.get(page.as_uri())
         assert opened.execute_script(unharmed)
     assert [e for e in opened.get_log("browser") if e["level"] == "SEVERE"] == []
+
+
+def test_one_file_has_answer_figure_and_table(browser, records, tmp_path):
+    append_records(tmp_path / "synthetic.jsonl", records)
+    one = report_from([tmp_path / "synthetic.jsonl"], tmp_path / "one.html", single=True)
+    opened = open_page(browser, one, 1280)
+    wait(lambda: opened.find_elements(By.CSS_SELECTOR, ".canvas svg.main-svg"))
+    link = opened.find_element(By.CSS_SELECTOR, ".answer .need.first a")
+    assert len(labels(opened)) > 5 and columns(opened) == LEADING
+    click(opened, link)
+    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#board tr.found"))
+    assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
 
 
 @pytest.fixture(scope="module")

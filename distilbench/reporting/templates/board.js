@@ -92,12 +92,12 @@ function weightsOf(row, keys) {
   return there.map((key) => [key, 1 / there.length]);
 }
 
-// An exact search reads every vector: index and time grow with the documents.
+// At the reader's number of documents: each adds its vector to the index, and an exact search reads every vector.
 function sized(row, name) {
   const documents = asked("documents");
   if (documents === null) return row[name];
-  if (row[name] !== undefined) return (row[name] * documents) / about.documents;
-  return name === "index_bytes" ? row.bytes * documents : undefined;
+  if (name === "index_bytes") return (row.index_bytes ?? row.bytes * about.documents) + row.bytes * (documents - about.documents);
+  return (row[name] * documents) / about.documents;
 }
 
 const searchMs = (row) => sized(row, "ms_per_1000_queries") / 1000;
@@ -202,12 +202,13 @@ function told(row) {
   }
   const over = interval !== undefined ? ` ± ${fixed(interval)} over ${row.seeds} seeds` : "";
   const items = low !== undefined ? `, ${tenth(low)} to ${tenth(high)} over its test items` : "";
-  return [parts.filter(Boolean).join(", "), `${fixed(value)}${over}${items}`];
+  const sure = value === undefined ? "no test score" : `${fixed(value)}${over}${items}`;
+  return [parts.filter(Boolean).join(", "), sure];
 }
 
 function nameOf(row, text) {
-  if (root.dataset.single !== undefined) return el("span", { class: "label" }, text);
-  return el("a", { class: "label", href: `encoders/${row.id}.html`, title: text.length > 24 && text }, text);
+  const href = root.dataset.single === undefined ? `encoders/${row.id}.html` : `#${row.id}`;
+  return el("a", { class: "label", href, title: text.length > 24 && text }, text);
 }
 
 let recommended = [];
@@ -221,7 +222,7 @@ function showAnswer() {
     const [summary, sure] = told(row);
     const code = row.export && el("span", { class: "command" }, el("code", {}, row.export));
     code?.append(el("button", { type: "button", class: "copy" }, "Copy export command"));
-    const named = el("p", {}, el("strong", {}, title, nameOf(row, row.told)), quality(row).value === undefined ? "" : `: ${summary}.`);
+    const named = el("p", {}, el("strong", {}, title, nameOf(row, row.told)), `: ${summary}.`);
     return el("div", { class: `need${place ? "" : " first"}` }, named, el("p", { class: "sure" }, el("span", {}, `${sure}.`), code));
   });
   const left = `${rows.filter(within).length} of ${rows.length} rows are within your limits. `;
@@ -502,19 +503,21 @@ function recall() {
   everyRow = state.get("rows") === "all";
 }
 
-// Show everything anew; with `figures` those too.
-function show(figures = true) {
-  model();
-  showAnswer();
+// Show everything anew, or the tables alone.
+function show(all = true) {
+  if (all) {
+    model();
+    showAnswer();
+    byId("sets-chosen").textContent = `${chosen.length} of ${form.querySelectorAll("[name=set]").length}`;
+    clearTimeout(drawing);
+    drawing = setTimeout(drawCurrent, 150);
+  }
   showHead();
   showRows();
   showCompared();
-  byId("sets-chosen").textContent = `${chosen.length} of ${form.querySelectorAll("[name=set]").length}`;
-  clearTimeout(drawing);
-  if (figures) drawing = setTimeout(drawCurrent, 150);
 }
 
-const changed = (figures) => (show(figures), remember());
+const changed = (all) => (show(all), remember());
 
 // Show a row, whatever is folded or left out, and go there.
 reveal = (id) => {
@@ -561,7 +564,7 @@ if (board) {
   // What is recommended is to be seen, also where another form of its encoder stands for it.
   for (const line of lines) if (line.codes.some(({ id }) => about.taken.includes(id))) unfolded.add(line.row.id);
   recall();
-  show(false);
+  show();
   addEventListener("hashchange", () => (recall(), show()));
 }
 

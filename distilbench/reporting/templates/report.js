@@ -129,6 +129,17 @@ function drawCurrent() {
   drawAll(chosen === "auto" ? (dark.matches ? "dark" : "light") : chosen);
 }
 
+// A page of one file has Plotly packed in it.
+async function unpack(packed) {
+  const bytes = Uint8Array.from(atob(packed.textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.src = URL.createObjectURL(new Blob([await new Response(stream).blob()], { type: "text/javascript" }));
+  script.addEventListener("load", drawCurrent);
+  document.head.append(script);
+}
+
+if (byId("plotly")) unpack(byId("plotly"));
 addEventListener("DOMContentLoaded", drawCurrent);
 dark.addEventListener("change", drawCurrent);
 narrow.addEventListener("change", drawCurrent);
