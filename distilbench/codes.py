@@ -72,9 +72,13 @@ FAMILIES = {
     "rq": Family("residual code: each byte is a centroid of what the bytes before it leave (Chen et al. 2010)", _rq),
 }
 """By the letters before the bytes; those that take longest to fit come last."""
-CODE_PATTERN = rf"({'|'.join(FIXED)}|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})"
-"""The names of all codes."""
-CODES_TOLD = f"{', '.join(FIXED)}, or one of FAISS's with its bytes, such as {', '.join(f'{f}64' for f in FAMILIES)}"
+CODE_PATTERN = rf"({'|'.join(FIXED)}|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})(\+(float32|int8)x[1-9]\d?)?"
+"""The names of all codes. With +int8x4 what a search of the code finds is ranked again by vectors on disk, here int8, four
+candidates for each of ten results."""
+CODES_TOLD = (
+    f"{', '.join(FIXED)}, or one of FAISS's with its bytes, such as {', '.join(f'{f}64' for f in FAMILIES)}, "
+    "or one of these with +int8x4 or the like"
+)
 FAISS_PEER = "faiss"
 """The method of the teacher's vectors in FAISS's own codes: what a team has without any training of a student."""
 _OF_FAISS = re.compile(rf"({'|'.join(FAMILIES)})([1-9]\d{{0,3}})")
@@ -86,14 +90,17 @@ def family_of(kind: str) -> tuple[str, int] | None:
     return (named[1], int(named[2])) if named else None
 
 
+def in_memory(kind: str) -> str:
+    """The code that is searched: of tq1-32+int8x4 it is tq1-32, of any other code itself."""
+    return kind.partition("+")[0]
+
+
 def factory_of(kind: str, width: int) -> str:
-    """FAISS's description of the code of vectors of `width` dimensions."""
-    if kind in FIXED:
-        return FIXED[kind]
-    named = family_of(kind)
-    if named is None:
+    """FAISS's description of the code of vectors of `width` dimensions, without that of vectors on disk."""
+    named = family_of(in_memory(kind))
+    if not re.fullmatch(CODE_PATTERN, kind):
         raise InputError(f"code {kind!r}: expected {CODES_TOLD}")
-    return FAMILIES[named[0]].factory(named[1], width)
+    return FAMILIES[named[0]].factory(named[1], width) if named else FIXED[in_memory(kind)]
 
 
 def code_of(params: Mapping[str, Any]) -> str:

@@ -245,6 +245,8 @@ class ScoreRecord(_Record):
     method: str
     dim: int
     bytes_per_vector: int
+    disk_bytes: int = 0
+    """Bytes of the vector on disk that what the code finds is ranked again by; 0 where there is none."""
     teacher: str
     source: str = ""
     """The folder or hub id that the teacher was named by; of an encoder that was evaluated as it came, its own."""

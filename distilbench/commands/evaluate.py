@@ -102,6 +102,7 @@ class Evaluation:
             record = ScoreRecord(
                 **identities[row.width, row.quantisation],
                 bytes_per_vector=row.bytes_per_vector,
+                disk_bytes=row.disk_bytes,
                 parameters=parameters,
                 scores=[*row.scores, *own_head.scores],
                 indexes=row.indexes,

@@ -62,6 +62,7 @@ class EncoderRow:
     width: int
     quantisation: Quantisation
     bytes_per_vector: int
+    disk_bytes: int
     scores: list[Score]
     indexes: list[IndexCost]
     predictions: Predictions
@@ -140,21 +141,24 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
     queries, documents = from_rows(scored.rows, query_ND), scored.vectors.take_documents
     across = documents is not None
     stored = stored_vectors(documents, width, code) if documents else from_rows(scored.rows, stored_ND)
-    similarities = [cosine(stored(s.left_P), stored(s.right_P)) for s in corpus.sts]
-    parts = [_sts_part(corpus.sts, similarities), _retrieval_part(scored, searches)]
-    measured = {split: sets.measure(stored, queries, across=across) for split, sets in scored.judged.items()}
+    on_disk = code.disk_bytes if code else 0
+    sts, judged = ((), {}) if on_disk else (corpus.sts, scored.judged)  # what is ranked again is searched
+    similarities = [cosine(stored(s.left_P), stored(s.right_P)) for s in sts]
+    parts = [_sts_part(sts, similarities), _retrieval_part(scored, searches)]
+    measured = {split: sets.measure(stored, queries, across=across) for split, sets in judged.items()}
     if "dev" in measured:
         parts.append(TaskScores(selection_scores(scored.judged["dev"], measured["dev"])))
     if "test" in measured:
         parts.append(TaskScores(fidelity_scores(measured["test"], "test")))
     if code is None and width == scored.vectors.width and not across:
         parts += [_classification_part(scored), *(_pair_part(scored, task) for task in corpus.probed)]
-    said = {split: sts_items(corpus.sts, similarities, split) | _items_of(measured.get(split, ())) for split in SPLITS}
+    said = {split: sts_items(sts, similarities, split) | _items_of(measured.get(split, ())) for split in SPLITS}
     said["test"] |= {name: value_items(values) for part in parts for name, values in part.items.items()}
     return EncoderRow(
         width=width,
         quantisation="float32" if code is None else code.kind,
         bytes_per_vector=4 * width if code is None else code.bytes_per_vector,
+        disk_bytes=on_disk,
         scores=[score for part in parts for score in part.scores],
         indexes=[cost for result in searches for cost in _costs_of(result, code)],
         predictions=Predictions(**said),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from distilbench.choices import FAISS_KINDS, FaissKind
 from distilbench.errors import InputError
-from distilbench.evaluation.faiss_codes import Code, chain_of, copied, inner_of, unit
+from distilbench.evaluation.faiss_codes import Code, chain_of, copied, in_memory_of, inner_of, unit
 from distilbench.records import IndexKind
 
 faiss: Any = typed_faiss  # its type stubs lack, or have otherwise, much of what is used here
@@ -125,30 +125,64 @@ class DocumentIndex:
 
     def add_codes(self, codes_NB: NDArray[np.uint8]) -> None:
         """Append documents by their stored bytes."""
-        inner, codes_NB = inner_of(self.held), np.ascontiguousarray(codes_NB)
-        if self.spec.kind == "flat":
-            inner.add_sa_codes(codes_NB)
+        if isinstance(self.held, faiss.IndexRefine):
+            found, stored = in_memory_of(self.held), faiss.downcast_index(self.held.refine_index)
+            _add(found, codes_NB[:, : int(found.sa_code_size())])
+            _add(stored, codes_NB[:, int(found.sa_code_size()) :])
+            self.held.ntotal = self.held.base_index.ntotal
+        elif self.spec.kind == "flat":
+            _add(self.held, codes_NB)
         else:  # coded again there: as the same bytes, or as another of two equal centroids
-            inner.add(self.flat.sa_decode(codes_NB))
-        self.held.ntotal = inner.ntotal
+            inner = inner_of(self.held)
+            inner.add(self.flat.sa_decode(np.ascontiguousarray(codes_NB)))
+            self.held.ntotal = inner.ntotal
 
     def search(self, queries_QD: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
         """Find the positions of the `depth` best documents of each unit query, best first; -1 where there are no more."""
-        if not self.rescored:
+        on_disk = isinstance(self.held, faiss.IndexRefine)
+        if not (self.rescored or on_disk):
             positions_QR: NDArray[np.int64] = self.held.search(queries_QD, depth)[1]
             return positions_QR
         best_QR = np.full((len(queries_QD), depth), -1, dtype=np.int64)
         candidates = min(MORE * depth, self.held.ntotal)
         for start in range(0, len(queries_QD), QUERIES):
             block_QD = queries_QD[start : start + QUERIES]
-            _, position_QC, vector_QCD = self.held.search_and_reconstruct(block_QD, candidates)
-            vector_QCD = vector_QCD.astype(np.float64)
-            cosine_QC = np.einsum("qcd,qd->qc", vector_QCD, block_QD)
-            cosine_QC /= np.linalg.norm(vector_QCD, axis=2).clip(1e-12)
-            cosine_QC[position_QC < 0] = -np.inf
-            order_QC = np.argsort(-cosine_QC, axis=1, kind="stable")[:, :depth]
-            best_QR[start : start + QUERIES, : order_QC.shape[1]] = np.take_along_axis(position_QC, order_QC, axis=1)
+            if on_disk:
+                position_QC, vector_QCD = _found_on_disk(self.held, block_QD, depth)
+            else:
+                _, position_QC, vector_QCD = self.held.search_and_reconstruct(block_QD, candidates)
+            found_QR = _by_cosine(position_QC, vector_QCD.astype(np.float64), block_QD)[:, :depth]
+            best_QR[start : start + QUERIES, : found_QR.shape[1]] = found_QR
         return best_QR
+
+
+def _add(index: Any, codes_NB: NDArray[np.uint8]) -> None:
+    """Append stored bytes to a flat index."""
+    inner = inner_of(index)
+    inner.add_sa_codes(np.ascontiguousarray(codes_NB))
+    index.ntotal = inner.ntotal
+
+
+def _found_on_disk(
+    held: Any, queries_QD: NDArray[np.float32], depth: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """What the code in memory finds, Q x C, and of the first `k_factor` times ten the vectors that are on disk."""
+    first = min(round(held.k_factor) * FIRST, held.ntotal)
+    position_QC = held.base_index.search(queries_QD, min(max(depth, first), held.ntotal))[1]
+    vectors_ND = held.refine_index.reconstruct_batch(position_QC[:, :first].ravel())
+    return position_QC, vectors_ND.reshape(len(queries_QD), first, -1)
+
+
+def _by_cosine(
+    position_QC: NDArray[np.int64], vector_QFD: NDArray[np.float64], queries_QD: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """Rank the first F positions again by the cosine of their vectors with the query; the others stay."""
+    first = vector_QFD.shape[1]
+    cosine_QF = np.einsum("qcd,qd->qc", vector_QFD, queries_QD)
+    cosine_QF /= np.linalg.norm(vector_QFD, axis=2).clip(1e-12)
+    cosine_QF[position_QC[:, :first] < 0] = -np.inf
+    order_QF = np.argsort(-cosine_QF, axis=1, kind="stable")
+    return np.hstack([np.take_along_axis(position_QC[:, :first], order_QF, axis=1), position_QC[:, first:]])
 
 
 def stored_codes(code: Code | None, vectors_ND: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -171,7 +205,7 @@ def norms_differ(code: Code | None) -> bool:
     if code is None:
         return False
     inner = inner_of(code.trained)
-    if isinstance(inner, (faiss.IndexRaBitQ, faiss.IndexEDEN)):
+    if isinstance(inner, (faiss.IndexRaBitQ, faiss.IndexEDEN, faiss.IndexRefine)):
         return False
     if not isinstance(inner, faiss.IndexPQ):
         return True
@@ -301,14 +335,14 @@ def widen(
 
 
 def serialised_bytes(index: DocumentIndex) -> int:
-    """Count the bytes that FAISS writes for the index, while it writes; they are not kept."""
+    """Count the bytes that FAISS writes for the index without vectors on disk, while it writes; they are not kept."""
     count = 0
 
     def written(part: bytes) -> None:
         nonlocal count
         count += len(part)
 
-    held = index.held
+    held = in_memory_of(index.held)
     if isinstance(held, TorchFlat):
         held = held.empty
         held.add(index.held.vectors_ND.cpu().numpy())

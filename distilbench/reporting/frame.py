@@ -131,6 +131,8 @@ def _about(board: Leaderboard) -> list[BoardColumn]:
     coded, size = "About" if board.quantised else "", "Size and speed"
     dim, code = "Dimension of the vectors", "What the vectors are stored as"
     parameters, stored = "Parameters of the encoder", "Bytes per vector"
+    again = "Bytes of a vector on disk, by which what the code finds is ranked again"
+    ranked = size if any(row.record.disk_bytes for row in board.rows) else ""
     return [
         BoardColumn("id", "Id", _at("anchor"), "text"),
         BoardColumn("name", "Encoder", _at("name"), "text"),
@@ -139,9 +141,14 @@ def _about(board: Leaderboard) -> list[BoardColumn]:
         BoardColumn("dim", "Dim", _at("record.dim"), "integer", _count, dim, "About", REPORT),
         BoardColumn("code", "Code", _at("record.quantisation"), "text", str, code, coded, REPORT),
         BoardColumn("bytes", "Bytes", _at("record.bytes_per_vector"), "integer", _count, stored, size, EVERYWHERE),
+        BoardColumn("disk_bytes", "On disk", _on_disk, "integer", _count, again, ranked, REPORT),
         BoardColumn("parameters", "Params", _at("record.parameters"), "integer", _count, parameters, "About", REPORT),
         BoardColumn("seeds", "Seeds", lambda row: len(row.seeds), "integer", _count, on=REPORT),
     ]
+
+
+def _on_disk(row: Row) -> int | None:
+    return row.record.disk_bytes or None
 
 
 def _quality(board: Leaderboard) -> Iterator[BoardColumn]:

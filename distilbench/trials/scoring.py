@@ -238,6 +238,7 @@ def score_candidate(
             **candidate.identity(prepared, corpus, row.width, row.quantisation, scoring.tasks),
             **of_candidate,
             bytes_per_vector=row.bytes_per_vector,
+            disk_bytes=row.disk_bytes,
             scores=[*row.scores, *(encoded.task_scores if whole_row else ())],
             indexes=row.indexes,
             notes=row.notes,

@@ -229,6 +229,50 @@ def test_a_row_of_a_code_equals_numpy(kind: str, width: int) -> None:
     )
 
 
+@pytest.mark.parametrize(("kind", "size", "on_disk"), [("tq1-4+float32x2", 4, 128), ("binary+int8x4", 4, 32)])
+def test_what_a_code_finds_is_ranked_again_by_vectors_on_disk(
+    kind: str, size: int, on_disk: int, tmp_path: Path
+) -> None:
+    vectors, queries = some_vectors(700, 32), unit(some_vectors(30, 32, seed=3))
+    Code.calibrate(kind, vectors).save(tmp_path)
+    code = Code.load(kind, tmp_path, 32)
+    assert (code.bytes_per_vector, code.disk_bytes, code.encode(vectors).shape[1]) == (size, on_disk, size + on_disk)
+    index = filled(code, vectors)
+    found = index.search(queries, 100)
+    exact = np.argsort(-(queries @ unit(vectors).T), axis=1, kind="stable")
+    alone = filled(Code.calibrate(kind.split("+")[0], vectors), vectors)
+    candidates, factor = alone.held.search(queries, 100)[1], int(kind[-1])
+    for row, order, coded in zip(found, exact, candidates, strict=True):
+        first = coded[: 10 * factor]
+        near = list(order[np.isin(order, first)])
+        if "float32" in kind:
+            assert row[: 10 * factor].tolist() == near
+        assert set(row[: 10 * factor]) == set(first) and row[10 * factor :].tolist() == coded[10 * factor :].tolist()
+    share = [
+        np.mean([np.isin(e[:10], f[:10]).mean() for e, f in zip(exact, f, strict=True)]) for f in (candidates, found)
+    ]
+    assert share[0] + 0.1 < share[1]
+    assert serialised_bytes(index) == serialised_bytes(alone)
+    plain = faiss.read_index(str(tmp_path / f"quantisation-{kind}.faiss"))  # without DistilBench
+    plain.add(unit(vectors))
+    assert np.mean(plain.search(queries, 10)[1] == found[:, :10]) > (0.9 if "int8" in kind else 0.999)  # norms of int8
+
+
+def test_a_row_with_vectors_on_disk_is_of_searches_alone() -> None:
+    corpus, vectors = corpus_and_vectors(32)
+    rows = scored_rows(vectors, corpus, [Code.calibrate(k, vectors) for k in ("binary", "binary+int8x10")])
+    assert [(r.quantisation, r.bytes_per_vector, r.disk_bytes) for r in rows] == [
+        ("float32", 128, 0),
+        ("binary", 4, 0),
+        ("binary+int8x10", 4, 32),
+    ]
+    assert {s.task for s in rows[1].scores} == {"sts", "retrieval"} and {s.task for s in rows[2].scores} == {
+        "retrieval"
+    }
+    kept = [r.indexes[0].overlap10_with_flat for r in rows]
+    assert kept[1] + 10 < kept[2] <= 100 and rows[1].indexes[0].bytes == rows[2].indexes[0].bytes
+
+
 # Files and bad input
 
 
@@ -339,10 +383,11 @@ def test_what_faiss_cannot_make_says_why(kind: str, why: str) -> None:
 
 def test_names_of_codes() -> None:
     quantisation = TypeAdapter(Quantisation)
-    for kind in ("float32", "int8", "int4", "int3", "int2", "binary", "opq16", "pq8", "itq128", "rabitq2-64", "rq8"):
+    names = "float32 int8 int4 int3 int2 binary opq16 pq8 itq128 rabitq2-64 rq8 tq1-8+int8x10"
+    for kind in names.split():
         assert quantisation.validate_python(kind) == kind
         assert kind == "float32" or factory_of(kind, 1024)
-    for wrong in ("int5", "opq", "opq0", "pq16x", "sq8", "OPQ16", "tq5-8", "eden"):
+    for wrong in ("int5", "opq", "opq0", "pq16x", "sq8", "OPQ16", "tq5-8", "eden", "pq8+int4x4", "pq8+int8"):
         with pytest.raises(ValidationError):
             quantisation.validate_python(wrong)
         with pytest.raises(InputError, match="expected int8, int4, int3, int2, binary"):
