@@ -444,29 +444,30 @@ function save(name, kind, text) {
   URL.revokeObjectURL(link.href);
 }
 
+const listedRows = () => Object.values(listed()).slice(1).flat();
+
 byId("csv")?.addEventListener("click", () => {
   const quoted = (value) => {
     const text = `${value ?? ""}`;
     const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
-  const { top, rest } = listed();
-  const table = [["name", "code", ...columns.map(({ name }) => name)]];
-  for (const row of [...top, ...rest]) table.push([row.name, row.code, ...columns.map((column) => cellOf(row, column).value)]);
-  save("leaderboard.csv", "text/csv", table.map((cells) => `${cells.map(quoted).join(",")}\r\n`).join(""));
+  const cells = (row) => [row.name, row.code, ...columns.map((column) => cellOf(row, column).value)];
+  const table = [["name", "code", ...columns.map(({ name }) => name)], ...listedRows().map(cells)];
+  save("leaderboard.csv", "text/csv", table.map((line) => `${line.map(quoted).join(",")}\r\n`).join(""));
 });
 
 byId("markdown")?.addEventListener("click", () => {
-  const { top, rest } = listed();
-  const line = (cells) => `| ${cells.map((text) => text.replace(/[\\`*_[\]|<>#&~$]/g, "\\$&")).join(" | ")} |\n`;
-  const texts = (row) => columns.map((column) => {
+  const escaped = (text) => text.replace(/[\\`*_[\]|<>#&~$]/g, "\\$&");
+  const text = (row, column) => {
     const { value, interval } = cellOf(row, column);
     const number = (x) => (column.kind === "text" ? x : written[column.written](x));
     return value === undefined || value === "" ? "-" : number(value) + (interval === undefined ? "" : ` ± ${number(interval)}`);
-  });
-  const ways = `| --- |${columns.map(({ kind }) => (kind === "text" ? " --- |" : " ---: |")).join("")}\n`;
-  const table = [...top, ...rest].map((row) => line([row.told, ...texts(row)]));
-  save("leaderboard.md", "text/markdown", line(["Encoder", ...columns.map(({ title }) => title)]) + ways + table.join(""));
+  };
+  const cells = (row) => [row.told, ...columns.map((column) => text(row, column))].map(escaped);
+  const ways = ["---", ...columns.map(({ kind }) => (kind === "text" ? "---" : "---:"))];
+  const table = [["Encoder", ...columns.map(({ title }) => title)], ways, ...listedRows().map(cells)];
+  save("leaderboard.md", "text/markdown", table.map((line) => `| ${line.join(" | ")} |\n`).join(""));
 });
 
 // ---- what is chosen, and its address
