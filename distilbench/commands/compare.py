@@ -161,8 +161,8 @@ def _compare(
         counts.begin("trained")
         finishing = Finishing(on_scoring=lambda: counts.begin("scored"), on_counted=counts.counted)
         students, failures, _ = board.students(jobs, prepared.resolve(), resources, finishing)
-        widths, sizes = sorted({record.dim for record in students}), settings.faiss_baselines or ()
-        scores = [row for rows in board.references(widths, settings.seed, inputs.scores, sizes) for row in rows]
+        widths, peers = sorted({record.dim for record in students}), board.peers(settings.faiss_baselines or ())
+        scores = [row for rows in board.references(widths, settings.seed, inputs.scores, peers) for row in rows]
     for failure in failures:
         failed = failure.job.candidate
         console.print(f"failed: {failed.configuration}, seed {failed.seed}: {failure.failed}", markup=False)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from distilbench.cluster.resources import trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy
-from distilbench.codes import CompetitionKey
+from distilbench.codes import USUAL_FAMILIES, CompetitionKey
 from distilbench.commands.sweep_plan import MethodRun
 from distilbench.errors import InputError
 from distilbench.events import INTERRUPTED, Event
@@ -136,20 +136,22 @@ class MethodSweep:
         """Score what students are compared with, while the sweep's `clock` has time; what is missing then is noted."""
         settings, width = self.settings, self.board.prepared.vectors.width
         sensible = [size for size in self.space.bytes_competed if 2 * size <= width]  # more is int4's
-        sizes = sensible if settings.faiss_baselines is None else settings.faiss_baselines
+        if settings.faiss_baselines is None:
+            peers = self.board.peers(sensible, USUAL_FAMILIES)
+        else:
+            peers = self.board.peers(settings.faiss_baselines)
         scores, widths = self.inputs.scores, [d for d in self.widths if d <= width]
-        first, peers = 1 + bool(scores) + 2 * len(widths), len(self.board.peers(sizes))
+        first = 1 + bool(scores) + 2 * len(widths)
+        count = first + len(peers)
         ends = clock.late_end, clock.peers_end
         with (
-            timed_stage(self.run, "references", first + peers),
-            progress("Teacher and baselines", first + peers, "encoders") as advance,
+            timed_stage(self.run, "references", count),
+            progress("Teacher and baselines", count, "encoders") as advance,
         ):
-            for done, _ in enumerate(self.board.references(widths, settings.seed, scores, sizes), start=1):
+            for done, _ in enumerate(self.board.references(widths, settings.seed, scores, peers), start=1):
                 advance(1)
-                if done < first + peers and time.time() >= ends[done >= first]:
-                    self._missing(
-                        f"time was over before all baselines were scored: {first + peers - done} are missing."
-                    )
+                if done < count and time.time() >= ends[done >= first]:
+                    self._missing(f"time was over before all baselines were scored: {count - done} are missing.")
                     break
 
     def _plan_search(self) -> Search:

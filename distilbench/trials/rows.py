@@ -110,13 +110,17 @@ class RowScorer:
         self.known = _scores(self.file)
 
     def references(
-        self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = (), sizes: Sequence[int] = ()
+        self,
+        dimensions: Iterable[int],
+        seed: int,
+        cross_encoder: Sequence[Score] = (),
+        peers: Sequence[Quantisation] = (),
     ) -> Iterator[list[ScoreRecord]]:
         """Score what students are compared with, one encoder at each step: the teacher, and what can be left out for want
         of time, the most telling first.
 
         These are the cross-encoder, PCA and then random projection at each output dimension that the teacher has, and each of
-        the `peers` of `sizes` bytes. A baseline that cannot be scored is left out, which is told on the console.
+        the `peers`. A baseline that cannot be scored is left out, which is told on the console.
         """
         prepared, corpus, width = self.prepared, self.scored_corpus, self.prepared.vectors.width
         teacher = Candidate(self.name, "teacher", TEACHER, width, {}, seed)
@@ -128,16 +132,16 @@ class RowScorer:
             yield self._reference(candidate, functools.partial(_encode_baseline, candidate, prepared, corpus))
         peer = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
         encoded = functools.cache(functools.partial(encode_teacher, prepared, corpus, calibrated_on({}, FAISS_PEER)))
-        for kind in self.peers(sizes):
+        for kind in peers:
             yield self._reference(peer, encoded, [kind])
 
-    def peers(self, sizes: Sequence[int]) -> list[Quantisation]:
-        """FAISS's own codes of the teacher's vectors of so many bytes: those that take longest to fit come last.
+    def peers(self, sizes: Sequence[int], families: Iterable[str] = FAMILIES) -> list[Quantisation]:
+        """FAISS's own codes of the teacher's vectors of so many bytes, in the order of `families`.
 
         A code that FAISS cannot make of the teacher's dimensions, or of so few training sentences, is left out.
         """
         width, sentences = self.prepared.vectors.width, len(self.prepared.train)
-        kinds = [f"{family}{size}" for family in FAMILIES for size in sizes]
+        kinds = [f"{family}{size}" for family in families for size in sizes]
         return [kind for kind in kinds if not (not_possible(kind, width) or too_few(kind, width, sentences))]
 
     def _reference(

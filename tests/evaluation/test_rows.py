@@ -156,10 +156,10 @@ def test_faisss_codes_are_scored_one_by_one_and_a_killed_driver_loses_one(
 
     monkeypatch.setattr(module, "score_candidate", killed)
     with pytest.raises(Killed):
-        every(run.board().references([], 0, sizes=sizes))
+        every((board := run.board()).references([], 0, peers=board.peers(sizes)))
     assert [r.quantisation for r in run.scores()[2:]] == ["tq1-1", "tq1-4", "tq2-1"]
     monkeypatch.setattr(module, "score_candidate", scored)
-    found = every(run.board().references([], 0, sizes=sizes))
+    found = every((board := run.board()).references([], 0, peers=board.peers(sizes)))
     possible = "tq1-1 tq1-4 tq2-1 tq2-4 tq3-1 tq3-4 tq3-12 tq4-1 tq4-4 tq4-12 rabitq1-12 eden1-12 eden2-12 eden4-12 "
     possible += "pcar1 pcar4 pcar12 lsh1 lsh4 itq1 itq4 pq1 pq4 opq1 opq4 opq12 rq1 rq4 rq12"
     assert [r.quantisation for r in found[2:]] == possible.split()  # 32 dimensions have no 96 bits, nor 12 equal parts
@@ -176,9 +176,9 @@ def test_a_code_of_the_teachers_vectors_is_fitted_once(run: Run, monkeypatch: py
     monkeypatch.setattr(Code, "calibrate", counted)
     store = ArtifactStore(run.folder / "store")
     monkeypatch.setattr(Prepared, "store", store)
-    first = every(run.board(()).references([], 0, sizes=[5]))
+    first = every((board := run.board(())).references([], 0, peers=board.peers([5])))
     assert fitted == [r.quantisation for r in first[1:]]
-    again = every(run.board((), name="other").references([], 0, sizes=[5]))
+    again = every((board := run.board((), name="other")).references([], 0, peers=board.peers([5])))
     assert fitted == [r.quantisation for r in first[1:]] and [r.scores for r in again] == [r.scores for r in first]
 
 
