@@ -73,7 +73,7 @@ FAMILIES = {
 }
 """By the letters before the bytes; those that take longest to fit come last."""
 USUAL_FAMILIES = ("tq2-", "tq1-", "itq", "opq")
-"""Of which a sweep makes its students' peers: in 64, 32 and 16 bytes none of the others was better (results/bytes.md)."""
+"""What a sweep makes its students' peers: scalar levels of two bits and of one, signs, and codebooks."""
 CODE_PATTERN = rf"({'|'.join(FIXED)}|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})(\+(float32|int8)x[1-9]\d?)?"
 """The names of all codes. With +int8x4 what a search of the code finds is ranked again by vectors on disk, here int8, four
 candidates for each of ten results."""
