@@ -192,7 +192,8 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     assert counts["baseline", "pca"] == counts["baseline", "random_projection"] == 2
     assert "r/pca: no student of bytes per vector 32: none of its trials was completed." in sweep.page()
     assert [t.stage for t in read_timings(sweep.run) if not t.first_s] == ["start", "prepare", "report"]
-    assert [t.stage for t in read_timings(sweep.run / "pca")] == ["teacher", "search", "confirm", "score", "references"]
+    stages = ["costs", "teacher", "search", "confirm", "score", "references"]
+    assert [t.stage for t in read_timings(sweep.run / "pca")] == stages
     planned = tmp_path / "plan.json"
     told_plan = command("plan", "--from", str(sweep.run), "--trials", "400", "--price", "2", "--json", str(planned))
     assert "search (pca)" in told_plan and json.loads(planned.read_text())["seconds"] > 0
