@@ -9,7 +9,6 @@ Axes in names: N vectors, d dimensions, B bytes of a code, K centroids, M parts 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 from collections.abc import Iterator
@@ -254,7 +253,7 @@ def _why_not(kind: str, width: int) -> str:
     return "" if named is None or size == named[1] else f"{kind}: {factory} has {size} bytes"
 
 
-@functools.cache
+@cache
 def _made_by_faiss(factory: str, width: int) -> tuple[int, str]:
     """Bytes of a code, and the error where there is none."""
     try:

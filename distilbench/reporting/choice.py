@@ -15,7 +15,7 @@ from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
 from distilbench.reporting.loading import FITTED, export_command
 from distilbench.reporting.names import PAIR
-from distilbench.reporting.serving import ServingCosts, below_overlap, serving_costs
+from distilbench.reporting.serving import ServingCosts, below_overlap, encoder_cost, serving_costs
 from distilbench.search.objectives import pareto_front
 from distilbench.selection import BY_TEACHER
 
@@ -292,9 +292,11 @@ def _with_own_documents(row: Row, board: Leaderboard) -> Row | None:
 def _pca_of(row: Row, board: Leaderboard) -> Row | None:
     """The row of the teacher's PCA of as many dimensions in the same code; None where it was not scored."""
     r, teacher = row.record, teacher_row(row, board.rows)
-    pcas = [other for other in board.rows if other.record.method == "pca" and not other.record.documents]
-    alike = [other for other in pcas if (other.record.dim, other.record.quantisation) == (r.dim, r.quantisation)]
-    return next((other for other in alike if teacher_row(other, board.rows) is teacher and not r.documents), None)
+    wanted = ("pca", r.dim, r.quantisation, "")
+    alike = (
+        o for o in board.rows if (o.record.method, o.record.dim, o.record.quantisation, o.record.documents) == wanted
+    )
+    return None if r.documents else next((o for o in alike if teacher_row(o, board.rows) is teacher), None)
 
 
 def _size(row: Row, board: Leaderboard) -> str:
@@ -314,8 +316,8 @@ def _speed(row: Row, serving: ServingCosts) -> Iterator[str]:
 
 
 def _on_disk(row: Row) -> Iterator[str]:
-    if on_disk := next((seed.record.cost.bytes_on_disk for seed in row.seeds if seed.record.cost), None):
-        yield f"{binary(on_disk)} on disk"
+    if cost := encoder_cost(row):
+        yield f"{binary(cost.bytes_on_disk)} on disk"
 
 
 def _interval(board: Leaderboard, row: Row) -> str:

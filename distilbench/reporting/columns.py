@@ -120,13 +120,19 @@ def _mean_over(present: Iterable[Key], selection: Selection, split: str) -> tupl
     keys: list[Key] = []
     weights: list[float] = []
     for part in selection.parts:
-        names = [name for task, name, s, metric in present if (task, s, metric) == (part.kind, split, part.metric)]
-        if not names:
+        of_part = _averaged(present, part.kind, split, part.metric)
+        if not of_part:
             return (), ()
-        names = selection_groups(names) if (part.kind, split) == ("sts", "dev") else names
-        keys += [(part.kind, name, split, part.metric) for name in names]
-        weights += [part.weight / len(names)] * len(names)
+        keys += of_part
+        weights += [part.weight / len(of_part)] * len(of_part)
     return tuple(keys), tuple(weights)
+
+
+def _averaged(present: Iterable[Key], task: str, split: str, metric: str) -> list[Key]:
+    """The scores of a task's sets that a mean is of: of STS on dev those that select."""
+    names = [name for t, name, s, m in present if (t, s, m) == (task, split, metric)]
+    names = selection_groups(names) if (task, split) == ("sts", "dev") else names
+    return [(task, name, split, metric) for name in names]
 
 
 def dev_columns(records: Iterable[ScoreRecord], metrics: Mapping[str, str]) -> tuple[Column, ...]:
@@ -134,10 +140,7 @@ def dev_columns(records: Iterable[ScoreRecord], metrics: Mapping[str, str]) -> t
     present = list(dict.fromkeys(key for record in records for key in scores_of(record)))
     columns = []
     for task, metric in metrics.items():
-        names = [name for t, name, split, m in present if (t, split, m) == (task, "dev", metric)]
-        names = selection_groups(names) if task == "sts" else names
-        keys = tuple((task, name, "dev", metric) for name in names)
-        if keys:
+        if keys := tuple(_averaged(present, task, "dev", metric)):
             columns.append(Column(f"dev:{task}", "Selection", "Dev", "", keys, (1 / len(keys),) * len(keys), dev=True))
     return tuple(columns)
 

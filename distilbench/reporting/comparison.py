@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 from zlib import crc32
@@ -210,11 +210,13 @@ def _same_items(one: Mapping[str, Items], other: Mapping[str, Items]) -> bool:
     )
 
 
-def _by_items(board: Leaderboard, rows: Iterable[Row], kept: Kept, split: Split) -> list[list[tuple[Row, SeedItems]]]:
-    """The rows of which something is kept, those of the same items together."""
+def _by_items(
+    rows: Iterable[Row], kept: Kept, read: Callable[[Predictions], Mapping[str, Items]]
+) -> list[list[tuple[Row, SeedItems]]]:
+    """The rows of which `read` finds something, those of the same items together."""
     groups: list[list[tuple[Row, SeedItems]]] = []
     for row in rows:
-        seeds = [items_of(p, board.selection, split) for p in kept.get(row.anchor, ())]
+        seeds = [read(predictions) for predictions in kept.get(row.anchor, ())]
         if not seeds or not all(seeds) or not all(_same_items(seeds[0], items) for items in seeds):
             continue
         group = next((group for group in groups if _same_items(group[0][1][0], seeds[0])), None)
@@ -233,7 +235,7 @@ def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str]]:
     ties: dict[str, Tie] = {}
     without = []
     for rows in compared.values():
-        same, *_ = _by_items(board, rows, kept, "test") or [[]]
+        same, *_ = _by_items(rows, kept, lambda p: items_of(p, board.selection, "test")) or [[]]
         groups = bootstrap.grouped(paired_bootstrap([seeds for _, seeds in same])) if same else []
         leaders = [tie.leader for tie in groups]
         for (row, _), tie in zip(same, groups, strict=True):
@@ -254,26 +256,23 @@ def _draws(board: Leaderboard, kept: Kept) -> dict[str, dict[str, str]]:
         if len(column.keys) != 1 or column.keys[0][2] != "test" or column.key == TEST:
             continue
         task, name, _, metric = column.keys[0]
-        groups: list[tuple[list[Row], list[SeedItems]]] = []
-        for row in board.rows:
-            every = [p.test.get(f"{task}/{name}/{metric}") for p in kept.get(row.anchor, ())]
-            items: SeedItems = [{"": seed} for seed in every if seed is not None]
-            if items and len(items) == len(row.seeds):
-                group = next((g for g in groups if _same_items(g[1][0][0], items[0])), None) or ([], [])
-                groups += [group] * (not group[0])
-                group[0].append(row)
-                group[1].append(items)
-        for rows, of_rows in groups:
-            averages = paired_bootstrap(of_rows, resamples=DRAWS, seed=crc32(column.key.encode()))
+        for group in _by_items(board.rows, kept, partial(_items_named, f"{task}/{name}/{metric}")):
+            seed = crc32(column.key.encode())
+            averages = paired_bootstrap([seeds for _, seeds in group], resamples=DRAWS, seed=seed)
             moved_BR = np.clip(1000 * (averages.resampled_BR - averages.observed_R), -32767, 32767).astype("<i2")
-            for row, moved_B in zip(rows, moved_BR.T, strict=True):
+            for (row, _), moved_B in zip(group, moved_BR.T, strict=True):
                 found.setdefault(row.anchor, {})[column.key] = b64encode(moved_B.tobytes()).decode()
     return found
 
 
+def _items_named(name: str, predictions: Predictions) -> dict[str, Items]:
+    """The items of one test set; {} where none are kept."""
+    return {name: predictions.test[name]} if name in predictions.test else {}
+
+
 def _dev_groups(board: Leaderboard, kept: Kept) -> Iterator[DevGroup]:
     """Two rows are alike if their difference has an interval that holds 0: 0.1 s for 100 rows, 2.6 s for 500."""
-    for group in _by_items(board, board.rows, kept, "dev"):
+    for group in _by_items(board.rows, kept, lambda p: items_of(p, board.selection, "dev")):
         if len(group) > 1:
             dev_BR = paired_bootstrap([seeds for _, seeds in group]).resampled_BR
             alike: list[tuple[int, int]] = []

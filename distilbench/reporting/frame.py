@@ -18,7 +18,14 @@ from distilbench.reporting import formats
 from distilbench.reporting.board import Cell, Leaderboard, Row, mean_cell, percent
 from distilbench.reporting.columns import DEV, HEADLINES, TASKS, Column, mean_of
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
-from distilbench.reporting.serving import ServingCosts, below_overlap, code_overlap, model_bytes, serving_costs
+from distilbench.reporting.serving import (
+    ServingCosts,
+    below_overlap,
+    code_overlap,
+    encoder_cost,
+    model_bytes,
+    serving_costs,
+)
 from distilbench.selection import TITLES
 
 if TYPE_CHECKING:
@@ -186,7 +193,7 @@ def _cost(costs: ServingCosts) -> list[BoardColumn]:
         return lambda row: getattr(costs.rows[row.anchor], name)
 
     def measured(name: str) -> Callable[[Row], Any]:
-        return lambda row: next((getattr(s.record.cost, name) for s in row.seeds if s.record.cost), None)
+        return lambda row: getattr(encoder_cost(row), name, None)
 
     search, size, more = "Search" if costs.searched else "", "Size and speed", "Cost" if costs.speed else ""
     queries, index = f"Milliseconds for 1,000 queries, {costs.searched}", f"Bytes of the index of {costs.searched}"

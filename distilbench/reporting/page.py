@@ -137,6 +137,7 @@ def write_report(
     notes: Sequence[str] = (),
     folders: Sequence[Path] = (),
     live: bool = False,
+    single: bool = False,
     compared: Comparison | None = None,
     described: Sequence[RunRecord] = (),
 ) -> Path:
@@ -147,19 +148,23 @@ def write_report(
     written under a temporary name and renamed, index.html last, so a reader never meets half a file; an earlier report there
     is replaced. `notes` are paragraphs of plain text for the head of the page, `folders` those of the runs, with their
     settings and the predictions that rows are compared by. `live`: the runs go on, so what takes seconds (exports,
-    comparisons) is left to the end. `compared` and `described` are what a file of records says in place of `folders`; a
-    comparison of other rows than these is not taken.
+    comparisons) is left to the end. `single`: there is one file, `folder`, with answer, figures and table in it. `compared`
+    and `described` are what a file of records says in place of `folders`; a comparison of other rows than these is not taken.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     board = leaderboard(records)
     runs = run_facts(records, board, folders, described)
     if compared is None or not compared.is_of(board):
         compared = NOT_COMPARED if live else compare_rows(board, folders)
+    report = Pages(records, board, title, notes, compared, runs, live)
+    if single:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        write_changed(folder, report.index(folder.name))
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
     report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
     write_study(folder / RECORDS, records, [run.described for run in runs], report_record)
     if not live:
         write_exports(board, compared, folder)
-    report = Pages(records, board, title, notes, compared, runs, live)
     pages = {f"{ENCODERS}/{row.anchor}.html": report.encoder(row) for row in board.rows}
     pages |= {run.file: report.run(run) for run in runs}
     index = report.index()
@@ -176,35 +181,23 @@ def write_report(
 
 
 def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None, single: bool = False) -> Path:
-    """Write the report of `sources` (`study_file.read_study`) into `folder` and return the path of its index.html.
-
-    `single`: it is one file, `folder`, with answer, figures and table in it.
+    """Write the report of `sources` (`study_file.read_study`) as `write_report` does, and return the path of its page.
 
     From a single file of records, title, notes and comparisons are those that it says. Otherwise comparisons come from
     the predictions that the runs keep, and the title from the names of the sources.
     """
     study = read_study(sources)
     names = [source.resolve().name.removesuffix(".xz").removesuffix(".jsonl") for source in sources]
-    title = title or (study.report.title if study.report else ", ".join(names))
-    notes = study.report.notes if study.report else ()
-    compared = study.report.comparison if study.report else None
-    if not single:
-        return write_report(
-            study.records,
-            folder,
-            title=title,
-            notes=notes,
-            folders=study.folders,
-            compared=compared,
-            described=study.runs,
-        )
-    board = leaderboard(study.records)
-    if compared is None or not compared.is_of(board):
-        compared = compare_rows(board, study.folders)
-    runs = run_facts(study.records, board, study.folders, study.runs)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    write_changed(folder, Pages(study.records, board, title, notes, compared, runs).index(folder.name))
-    return folder
+    return write_report(
+        study.records,
+        folder,
+        title=title or (study.report.title if study.report else ", ".join(names)),
+        notes=study.report.notes if study.report else (),
+        folders=study.folders,
+        single=single,
+        compared=study.report.comparison if study.report else None,
+        described=study.runs,
+    )
 
 
 @dataclass(frozen=True)

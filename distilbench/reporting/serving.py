@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from distilbench.progress.tally import finite
-from distilbench.records import IndexCost, ScoreRecord
+from distilbench.records import EncoderCost, IndexCost, ScoreRecord
 from distilbench.reporting.board import Leaderboard, Row, mean_cell, teacher_row
 from distilbench.reporting.formats import set_name
 
@@ -77,8 +77,8 @@ def _search_times(board: Leaderboard, setting: Setting | None) -> dict[tuple[str
     """The median of the measured times of each code, number of dimensions and machine."""
     measured = defaultdict[tuple[str, int, str], list[float]](list)
     for record in (seed.record for row in board.rows for seed in row.seeds):
-        for cost in _exact(record):
-            if setting_of(cost) == setting and (ms := finite(cost.ms_per_1000_queries)) is not None:
+        for cost in _exact(record, setting):
+            if (ms := finite(cost.ms_per_1000_queries)) is not None:
                 measured[_shape(record)].append(ms)
     return {shape: statistics.median(times) for shape, times in measured.items()}
 
@@ -89,7 +89,7 @@ def _shape(record: ScoreRecord) -> tuple[str, int, str]:
 
 def _serving(row: Row, setting: Setting | None, times: Mapping[tuple[str, int, str], float]) -> Serving:
     records = [seed.record for seed in row.seeds]
-    sizes = [float(cost.bytes) for record in records for cost in _exact(record) if setting_of(cost) == setting]
+    sizes = [float(cost.bytes) for record in records for cost in _exact(record, setting)]
     return Serving(
         mean_cell(sizes).value,
         mean_cell(times.get(_shape(record)) for record in records).value if sizes else None,
@@ -104,10 +104,10 @@ def _speed(record: ScoreRecord) -> float | None:
     return cost.sentences_per_second_32 if cost and cost.threads == 1 and cost.device == "cpu" else None
 
 
-def _exact(record: ScoreRecord) -> Iterator[IndexCost]:
-    """Exhaustive indexes of the row's own vectors or codes."""
+def _exact(record: ScoreRecord, setting: Setting | None = None) -> Iterator[IndexCost]:
+    """Exhaustive indexes of the row's own vectors or codes, of one setting or of all (None)."""
     kind = "flat" if record.quantisation == "float32" else record.quantisation
-    return (cost for cost in record.indexes if cost.kind == kind)
+    return (cost for cost in record.indexes if cost.kind == kind and setting in (None, setting_of(cost)))
 
 
 def setting_of(cost: IndexCost) -> Setting:
@@ -124,10 +124,15 @@ def setting_text(setting: Setting) -> str:
     return f"{set_title}, {documents:,} documents, {queries}, on {on}"
 
 
+def encoder_cost(row: Row) -> EncoderCost | None:
+    """What the row's encoder costs, as the first seed says of which it was measured."""
+    return next((seed.record.cost for seed in row.seeds if seed.record.cost), None)
+
+
 def model_bytes(row: Row) -> int:
     """Bytes of the files that loading the row's model needs, or of its parameters in float32 where that was not measured."""
-    measured = (seed.record.cost.bytes_on_disk for seed in row.seeds if seed.record.cost)
-    return next(measured, 4 * row.record.parameters)
+    cost = encoder_cost(row)
+    return cost.bytes_on_disk if cost else 4 * row.record.parameters
 
 
 def code_overlap(row: Row) -> IndexCost | None:
