@@ -105,10 +105,6 @@ class CRD(Unlabelled):
         cls.check_native(possible, native)
 
     @classmethod
-    def apart(cls, possible: Possible) -> str:
-        return ""
-
-    @classmethod
     def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:
         return int(params["critic_dim"]), "the critic's map"
 

@@ -30,7 +30,7 @@ from distilbench.methods.parts.losses import (
 )
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
 from distilbench.methods.parts.starts import ProjectedParams, regression, spread, start_projection
-from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, drawn_away
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     ACTIVATIONS,
     Activation,
@@ -133,11 +133,6 @@ class HPD(Nested, Whitened, FineTuned):
         parts = ["tuned head"] * bool(params.get("head_steps")) + ["fine-tuned"] * bool(params.get("ft_epochs"))
         parts += ["augmented"] * bool(params.get("augmentation"))
         return ", ".join(filter(None, [*parts, super().variant(params)]))
-
-    @classmethod
-    def apart(cls, possible: Possible) -> str:
-        """Only what leaves the teacher: labelled examples, which the teacher's side has not seen."""
-        return drawn_away(possible)
 
     @classmethod
     def space_of(cls, params: dict[str, Any], teacher_width: int) -> tuple[int, str]:

@@ -25,7 +25,7 @@ from distilbench.methods.parts.encoder_method import TRAINING_TOKENS
 from distilbench.methods.parts.heads import as_dense
 from distilbench.methods.parts.losses import full_precision, info_nce, supervised_info_nce
 from distilbench.methods.parts.starts import principal_axes, regression, spread
-from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, drawn_away
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
 from distilbench.methods.parts.unlabelled import UnlabelledParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase
@@ -113,10 +113,6 @@ class IBKD(FineTuned):
                 f"output_dim: {d}: below the student's width of {native} a projection is trained in stage 2, but ft_epochs "
                 f"can be 0; expected output_dim {native} (`native`) or ft_epochs above 0"
             )
-
-    @classmethod
-    def apart(cls, possible: Possible) -> str:
-        return drawn_away(possible)
 
     def shared_space(self) -> SharedSpace:
         """The teacher's own vectors, which the student's go to by W."""

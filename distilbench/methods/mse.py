@@ -63,10 +63,6 @@ class MSE(Unlabelled):
             s_BT, t_BT = self.map(torch.from_numpy(self.start_states(sample)).to(device)), self.teacher_vectors(sample)
             self.scale = float((s_BT * t_BT).sum() / s_BT.square().sum())
 
-    @classmethod
-    def apart(cls, possible: Possible) -> str:
-        return ""
-
     def shared_space(self) -> SharedSpace:
         """The teacher's own vectors; where the student is narrower its queries go through the map to them."""
         layers = () if isinstance(self.map, nn.Identity) else (as_dense(self.map),)

@@ -92,21 +92,34 @@ def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int, max_share:
     `count` negatives.
     """
     train = _unit_vectors(prepared, prepared.train)
-    index = faiss.IndexFlatIP(train.shape[1])
-    index.add(train)
     distinct, back = np.unique(known_TE[:, 0], return_inverse=True)
-    anchors = _unit_vectors(prepared, distinct)
-    cosine, neighbours = index.search(anchors, min(MINED_FROM, len(train)))
-    near_TM = prepared.train[neighbours][back]
-    places = near_TM.shape[1]
-    # Places in the order of choice: the nearest first, then what was left out from its far end, then what is known.
-    order_TM = np.broadcast_to(np.arange(places), near_TM.shape)
-    if max_share:
-        limit_T = max_share * np.vecdot(anchors[back], _unit_vectors(prepared, known_TE[:, 1]))
-        order_TM = np.where(cosine[back] > limit_T[:, None], 2 * places - order_TM, order_TM)
+    nearest = faiss.knn(
+        _unit_vectors(prepared, distinct), train, min(MINED_FROM, len(train)), faiss.METRIC_INNER_PRODUCT
+    )
+    cosine_TM, near_TM = nearest[0][back], prepared.train[nearest[1]][back]
     known_TM = (near_TM[:, :, None] == known_TE[:, None, :]).any(axis=2)
-    order_TM = np.where(known_TM, 3 * places + order_TM, order_TM)
-    return np.take_along_axis(near_TM, np.argsort(order_TM, axis=1, kind="stable")[:, :count], axis=1)
+    return _chosen(near_TM, _above(prepared, known_TE, cosine_TM, max_share), known_TM, count)
+
+
+def _above(
+    prepared: Prepared, known_TE: NDArray[np.int64], cosine_TM: NDArray[np.float32], max_share: float
+) -> NDArray[np.bool_]:
+    """Which candidates have a cosine above this share of the positive's; none where the share is 0."""
+    anchor_TD, positive_TD = (_unit_vectors(prepared, known_TE[:, side]) for side in (0, 1))
+    limit_T = max_share * np.vecdot(anchor_TD, positive_TD) if max_share else np.full(len(known_TE), np.inf)
+    return cosine_TM > limit_T[:, None]
+
+
+def _chosen(
+    rows_TM: NDArray[np.int64], above_TM: NDArray[np.bool_], last_TM: NDArray[np.bool_], count: int
+) -> NDArray[np.int64]:
+    """The `count` candidates to take of each example, of rows that are in the order of their similarity: the nearest first,
+    then those that are too similar from their far end, then those that come last."""
+    places = rows_TM.shape[1]
+    order_TM = np.broadcast_to(np.arange(places), rows_TM.shape)
+    order_TM = np.where(above_TM, 2 * places - order_TM, order_TM)
+    order_TM = np.where(last_TM, 3 * places + order_TM, order_TM)
+    return np.take_along_axis(rows_TM, np.argsort(order_TM, axis=1, kind="stable")[:, :count], axis=1)
 
 
 def judged_negatives(params: LabelledParams, prepared: Prepared) -> NDArray[np.int64]:
@@ -115,26 +128,20 @@ def judged_negatives(params: LabelledParams, prepared: Prepared) -> NDArray[np.i
     Those above the margin of `max_negative_share` are left out; where nothing else is left, the least similar of them come.
     """
     count, found = params.hard_negatives, prepared.candidates
-    query_T, passage_T = prepared.judged_P2.T
     if not count:
-        return np.empty((len(query_T), 0), dtype=np.int64)
+        return np.empty((len(prepared.judged_P2), 0), dtype=np.int64)
     if found is None:
         raise ValueError("hard negatives need their candidates in `prepared`")
-    of_T = np.searchsorted(found.queries, query_T)
+    of_T = np.searchsorted(found.queries, prepared.judged_P2[:, 0])
     rows_TM, cosine_TM = found.rows_QM[of_T], found.cosine_QM[of_T]
-    order_TM = np.broadcast_to(np.arange(rows_TM.shape[1], dtype=np.float64), rows_TM.shape)
-    if params.max_negative_share:
-        query_TD, passage_TD = _unit_vectors(prepared, query_T), _unit_vectors(prepared, passage_T)
-        limit_T = params.max_negative_share * np.vecdot(query_TD, passage_TD)
-        order_TM = np.where(cosine_TM > limit_T[:, None], rows_TM.shape[1] + 1 + cosine_TM, order_TM)  # it is -1 to 1
-    order_TM = np.where(rows_TM < 0, np.inf, order_TM)
-    chosen_TK = np.argsort(order_TM, axis=1, kind="stable")[:, :count]
-    if chosen_TK.shape[1] < count or np.isinf(np.take_along_axis(order_TM, chosen_TK, axis=1)).any():
+    above_TM = _above(prepared, prepared.judged_P2, cosine_TM, params.max_negative_share)
+    chosen_TK = _chosen(rows_TM, above_TM, rows_TM < 0, count)
+    if chosen_TK.shape[1] < count or (chosen_TK < 0).any():
         raise InputError(
             f"hard_negatives is {count}, but a judged query has fewer passages that do not answer it; expected less, or more "
             "passages (--max-documents)"
         )
-    return np.take_along_axis(rows_TM, chosen_TK, axis=1)
+    return chosen_TK
 
 
 def _unit_vectors(prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -167,11 +174,6 @@ def labelled_needs(possible: Possible) -> Requirements:
     return Requirements(triplets="triplets" in kinds, negatives="retrieval" in kinds and negatives > 0)
 
 
-def drawn_away(possible: Possible) -> str:
-    """Why a student that is fine-tuned has no space in common with its teacher any more; "" where it is not."""
-    return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
-
-
 class FineTuned(Unlabelled):
     """Distillation, then a supervised phase on labelled examples where `ft_epochs` asks for it."""
 
@@ -192,6 +194,11 @@ class FineTuned(Unlabelled):
         super().check_corpus(possible, corpus, native)
         if max(possible("ft_epochs")):
             check_labelled(possible, corpus, "ft_batch_size")
+
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        """Only what leaves the teacher: labelled examples, which the teacher's side has not seen."""
+        return "ft_epochs: it was fine-tuned on labels, away from the teacher" if max(possible("ft_epochs")) else ""
 
     def fine_tuning(
         self, begin: Callable[[], None] = lambda: None, start: Callable[[], None] = lambda: None

@@ -123,6 +123,10 @@ class Unlabelled(EncoderMethod):
         check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
         check_queries(possible, corpus, "batch_size")
 
+    @classmethod
+    def apart(cls, possible: Possible) -> str:
+        return ""
+
     def phases(self) -> list[Phase]:
         return self.distil()
 
