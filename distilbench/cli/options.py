@@ -34,9 +34,7 @@ PANELS = (
     "Scores",
     "Resources",
     "Cluster and storage",
-    "Logging",
 )
-
 
 S = TypeVar("S", bound=Settings)
 
