@@ -45,7 +45,7 @@ NO_CONFIGURATION = "data_config.json"
 BATCH = 32
 SENTENCES, SINGLES = 128, 32
 """Sentences that are read in batches, and one at a time."""
-LEAST_ROUNDS, ENOUGH_S = 3, 10.0
+LEAST_ROUNDS, ENOUGH_S = 3, 5.0
 """Rounds that there are always, and seconds after which no further one begins."""
 KNOWN_TO = 0.05
 """Once the ratio is known so well, no further round begins."""

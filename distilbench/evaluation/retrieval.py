@@ -34,7 +34,7 @@ THREADS = 1
 """Threads of searches."""
 REPEATS = 3
 """Searches timed at most; the fastest counts."""
-ENOUGH_S = 0.5
+ENOUGH_S = 0.1
 """After so many seconds of searches no more of them are timed: what takes long is not disturbed as a whole."""
 BLOCK = 16_384
 """Documents read at a time: 50 MB at 768 dimensions."""
