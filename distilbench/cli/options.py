@@ -34,7 +34,9 @@ PANELS = (
     "Scores",
     "Resources",
     "Cluster and storage",
+    "Logging",
 )
+
 
 S = TypeVar("S", bound=Settings)
 

@@ -120,7 +120,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         metrics = {**new[-1].metrics, "objective": new[-1].objective} if new else {}
         return {
             "loss": training.trainer.mean_loss if loaded else None,
-            **metrics,
+            **metrics,  # flat, for Tune's loggers
             "halt": "",
             "failed": training.failed,
             "collapsed": training.collapsed,
