@@ -28,8 +28,6 @@ class StageTiming(BaseModel):
     count: int = 0
     """Sentences, rows, trials or trainings."""
     workers: int = 1
-    first_s: float = 0.0
-    """The seconds until a pool's first shard was done."""
     device: str = "cpu"
     driver_mb: float = 0.0
     """The most memory that the driver has had resident until the stage ended, in MB; 0 where it was not noted."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from scipy.linalg import cho_factor, cho_solve
+from sklearn.linear_model import Ridge
 
 from distilbench.data.corpus import HeldOut, RetrievalSet, Rows, StsSet
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, default_device, padded, token_budget_batches
@@ -298,7 +298,7 @@ class Source:
 
     def _scored(self, choice: tuple[int, ...], states_ND: NDArray[np.float32], dev_rows: Rows) -> RankedChoice:
         train_ND, dev_ND = states_ND[: len(self.train)], states_ND[len(self.train) :]
-        regressed_NE = ridge(train_ND, self.teacher(self.train))(dev_ND)
+        regressed_NE = regressed(train_ND, self.teacher(self.train), dev_ND)
         measured = self.judged.measure(self.teacher, from_rows(dev_rows, regressed_NE), across=True)
         # Of one pair, or of gold scores that are all the same, there is no correlation.
         return RankedChoice(
@@ -306,19 +306,14 @@ class Source:
         )
 
 
-def ridge(
-    states_ND: NDArray[np.float32], target_NE: NDArray[np.float32]
-) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-    """The linear regression of targets on states, with a bias and a small ridge, fitted in float64."""
-    states, target = states_ND.astype(np.float64), target_NE.astype(np.float64)
-    mean_D, mean_E = states.mean(axis=0), target.mean(axis=0)
-    states -= mean_D
-    moment_DD = states.T @ states
-    strength = RIDGE * float(np.trace(moment_DD)) / len(moment_DD) or 1.0
-    moment_DD[np.diag_indices_from(moment_DD)] += strength
-    weight_DE = cho_solve(cho_factor(moment_DD, overwrite_a=True), states.T @ (target - mean_E))
-    bias_E = mean_E - mean_D @ weight_DE
-    return lambda states: np.asarray(states @ weight_DE.astype(np.float32) + bias_E.astype(np.float32))
+def regressed(
+    train_ND: NDArray[np.float32], target_NE: NDArray[np.float32], states_ND: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The targets of states by a linear regression on those of training rows, with a bias and a small ridge, in float64."""
+    states = train_ND.astype(np.float64)
+    strength = RIDGE * len(states) * float(states.var(axis=0).mean()) or 1.0
+    fitted = Ridge(alpha=strength, solver="cholesky").fit(states, target_NE.astype(np.float64))
+    return np.asarray(fitted.predict(states_ND.astype(np.float64)), dtype=np.float32)
 
 
 def search_layers(source: Source, depth: int, *, quick: bool = False) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def run_pool(
     fit = places_on(nodes, 1, share)
     workers = max(1, min(size.workers or fit, fit, len(shards)))
     total = sum(stop - start for _, start, stop in shards)
-    began, first, worker_mb = time.monotonic(), 0.0, 0.0
+    began, worker_mb = time.monotonic(), 0.0
     rows = _results(task, shards, files, workers, share)
     fetched: list[Future[None]] = []
     waiting = waiting_told(1, share, label)
@@ -150,16 +150,14 @@ def run_pool(
         for row in rows:
             if row["error"]:
                 raise InputError(row["error"])
-            first = first or time.monotonic() - began
             worker_mb = max(worker_mb, row["peak_mb"])
             advance(row["count"])
             if files is not None:
                 fetched.append(threads.submit(_collect, task, int(row["shard"]), files))
         for one in fetched:
             one.result()
-    took = {"seconds": time.monotonic() - began, "first_s": first, "worker_mb": worker_mb}
-    device = "cuda" if share else "cpu"
-    note_pool(StageTiming(stage=label, count=total, workers=workers, device=device, **took))
+    took = {"seconds": time.monotonic() - began, "worker_mb": worker_mb}
+    note_pool(StageTiming(stage=label, count=total, workers=workers, device="cuda" if share else "cpu", **took))
 
 
 def _results(
@@ -190,7 +188,7 @@ def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, *, thre
     """
     import torch
 
-    began, first, total = time.monotonic(), 0.0, sum(stop - start for _, start, stop in shards)
+    began, total = time.monotonic(), sum(stop - start for _, start, stop in shards)
     make = task.load()
     # Threads that share a matrix product wait for each other at its end: with another process on one of two cores,
     # all-MiniLM-L6-v2 read 25 sentences a second on two threads that did.
@@ -203,12 +201,11 @@ def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, *, thre
                 future.result()
                 _, start, stop = made[future]
                 advance(stop - start)
-                first = first or time.monotonic() - began
         finally:
             pool.shutdown(cancel_futures=True)
     release_memory()
     device = "cuda" if torch.cuda.is_initialized() else "cpu"  # type: ignore[no-untyped-call]
-    note_pool(StageTiming(stage=label, seconds=time.monotonic() - began, count=total, first_s=first, device=device))
+    note_pool(StageTiming(stage=label, seconds=time.monotonic() - began, count=total, device=device))
 
 
 def _collect(task: ShardTask, shard: int, driver: DriverFiles) -> None:

@@ -25,7 +25,7 @@ from distilbench.encoders.student import load_student, student_source
 from distilbench.evaluation.selection import SelectionSets, nearest
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare import layer_ranking, skipped_layers, stage
-from distilbench.prepare.layer_ranking import FILE, LayerRanker, LayerRanking, read_ranking, read_rankings, ridge
+from distilbench.prepare.layer_ranking import FILE, LayerRanker, LayerRanking, read_ranking, read_rankings, regressed
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.selection_sets import held_out_set
 from distilbench.prepare.skipped_layers import load_skipped_layers, skipped_layers_artifact
@@ -115,8 +115,8 @@ def test_the_scores_are_those_of_the_students(corpus: Corpus, encoder_folder: Pa
     for choice in made.rank("auto:2").choices:
         student = made.student(f"layers:{','.join(map(str, choice.layers))}")
         states = encode(student, list(corpus.sentences))
-        regressed = ridge(states[corpus.train], made.targets[corpus.train])(states)
-        again = spearman(cosine(regressed[dev.left_P], regressed[dev.right_P]), dev.score_P)
+        found = regressed(states[corpus.train], made.targets[corpus.train], states)
+        again = spearman(cosine(found[dev.left_P], found[dev.right_P]), dev.score_P)
         assert choice.regressed == pytest.approx(again, abs=0.05)
 
 
