@@ -26,7 +26,7 @@ from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.pair_tasks import add_pair_tasks, formats_of, read_pair_task
 from distilbench.data.readers import column_names, either, files_of, finite_number, format_of, read_tsv, sentence
 from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
-from distilbench.data.retrieval_sets import has_training_judgements, read_searches, searched_text
+from distilbench.data.retrieval_sets import TRAIN, layouts, read_searches, searched_text
 from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.data.sampling import Labelled, draw_evenly, fixed_sample
 from distilbench.data.searches import PAIRS_EXPECTED, PairFile, make_searches, read_pairs
@@ -86,7 +86,8 @@ def folder_corpus(
     sets = add_sets(root, limits, builder, SWEPT_TASKS, select)
     add_training(root, limits, builder, sets, needs, more_text)
     corpus = builder.build()
-    _check_usable(root, corpus, own_text=more_text or has_training_judgements(root))
+    judged = any(TRAIN in layout.qrels for layout in layouts(root))
+    _check_usable(root, corpus, own_text=more_text or judged)
     return corpus
 
 

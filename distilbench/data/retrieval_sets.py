@@ -184,11 +184,6 @@ def layouts(root: Path) -> list[Layout]:
     return [layout for folder, name in set_folders(root).items() for layout in _layouts(folder, name)]
 
 
-def has_training_judgements(root: Path) -> bool:
-    """True if a data folder has judgements to train on."""
-    return any(TRAIN in layout.qrels for layout in layouts(root))
-
-
 def _layouts(folder: Path, name: str) -> list[Layout]:
     by_split = split_files(folder, "corpus.{}.tsv")
     if own := [_own_layout(folder, name, by_split[split], (split,)) for split in EVERY_SPLIT if split in by_split]:

@@ -19,7 +19,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
-from distilbench.methods.method import Possible
+from distilbench.methods.method import Possible, nested_widths
 from distilbench.methods.parts.heads import linear_head, pca_head
 from distilbench.methods.parts.losses import (
     Distance,
@@ -28,7 +28,7 @@ from distilbench.methods.parts.losses import (
     neighbour_loss,
     target_loss,
 )
-from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
+from distilbench.methods.parts.nested import NestedParams, check_widths
 from distilbench.methods.parts.starts import ProjectedParams, regression, spread, start_projection
 from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
@@ -70,7 +70,7 @@ class HPDParams(
     """Learning rate of these steps."""
 
 
-class HPD(Nested, Whitened, FineTuned):
+class HPD(Whitened, FineTuned):
     """Student encoder, mean pooling, linear layer to d; targets W_t^T (e_t - mean).
 
     Trains a student encoder with a projection, to the PCA of the teacher. Reads unlabelled sentences; triplets where it is
@@ -94,7 +94,7 @@ class HPD(Nested, Whitened, FineTuned):
         if self.static is None:
             self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
             start_projection(self, self.rows, self._targets)
-        self._loss_widths = widths_of(params.model_dump()) if params.nested else (self.trained_dim,)
+        self._loss_widths = nested_widths(params.model_dump()) if params.nested else (self.trained_dim,)
         self.tuned_rows = self.rows[spread(len(self.rows), TUNED_ON)]
         self.to(device)
 

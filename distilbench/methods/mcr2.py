@@ -18,12 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
-from distilbench.methods.method import Possible
+from distilbench.methods.method import Possible, nested_widths
 from distilbench.methods.parts import heads
 from distilbench.methods.parts.coding_rate import can_replay, mcr2_loss
 from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, modules_of, moved, pca_head
 from distilbench.methods.parts.losses import coded, full_precision
-from distilbench.methods.parts.nested import widths_of
 from distilbench.methods.parts.starts import spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import CodedParams, TrainedParams, check_enough
@@ -82,7 +81,7 @@ class CompressionHead(nn.Module):
         else:
             sides = [prepared.vectors.take(prepared.train)]
         self.sides = [torch.from_numpy(side).to(device) for side in sides]
-        self.widths = widths_of(params.model_dump())
+        self.widths = nested_widths(params.model_dump())
         self.vectors, self.sample = prepared.vectors, prepared.train[spread(len(prepared.train), CENTRED_ON)]
         self.to(device)
 

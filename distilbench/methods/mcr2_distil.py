@@ -20,7 +20,7 @@ from distilbench.methods import mcr2
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.losses import Distance, SimilarityTermParams, target_loss
-from distilbench.methods.parts.nested import Nested, NestedParams, check_widths
+from distilbench.methods.parts.nested import NestedParams, check_widths
 from distilbench.methods.parts.starts import ProjectedParams, start_projection
 from distilbench.methods.parts.unlabelled import (
     ACTIVATIONS,
@@ -52,7 +52,7 @@ class MCR2DistilParams(
     """Squared distance to the head's features, or one minus the cosine."""
 
 
-class MCR2Distil(Nested, EncoderMethod):
+class MCR2Distil(EncoderMethod):
     """Student encoder, mean pooling, linear layer to d, tanh; targets are the trained head's features.
 
     Trains a head on the frozen teacher, then a student encoder to its output. Reads unlabelled sentences; similar pairs

@@ -49,6 +49,23 @@ def all_on_device(vectors: ShardedArray, device: str) -> Tensor:
     return torch.cat([torch.from_numpy(shard).to(device) for shard in vectors.shards()])
 
 
+SMALLEST = 16
+"""The least width that halving gives."""
+
+
+def nested_widths(params: dict[str, Any]) -> tuple[int, ...]:
+    """The widths that a training with `params` serves, largest first: output_dim alone unless it is nested."""
+    d = int(params["output_dim"])
+    if not params.get("nested"):
+        return (d,)
+    if widths := params.get("widths"):
+        return tuple(sorted({d, *map(int, widths)}, reverse=True))
+    halves = [d]
+    while halves[-1] // 2 >= SMALLEST:
+        halves.append(halves[-1] // 2)
+    return tuple(halves)
+
+
 class Method(Learner):
     """One trial's model on prepared data. The docstring of a method says what it trains and reads, and its source."""
 
@@ -127,13 +144,13 @@ class Method(Learner):
 
     @classmethod
     def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """Leading dimensions at which the embedding is meant to be used; more than one for a Matryoshka."""
-        return (int(params["output_dim"]),)
+        """Leading dimensions at which the embedding is meant to be used; more than one where it is nested."""
+        return nested_widths(params)
 
     @classmethod
     def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
         """The leading dimensions at which a student is judged on dev, largest first; the objective is the mean over them."""
-        return (int(params["output_dim"]),)
+        return nested_widths(params)
 
     def task_scores(self, split: Literal["dev", "test"]) -> list[Score]:
         """Scores on the method's own task, the first of dev being the objective; none: STS Spearman beside PCA is."""

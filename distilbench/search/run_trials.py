@@ -34,7 +34,7 @@ from distilbench.search.study import (
     trial_params,
     trial_rungs,
 )
-from distilbench.search.trial import Supervisor, trainable_for, trial_folder
+from distilbench.search.trial import Supervisor, TrialTrainable, trial_folder
 from distilbench.storage.files import remove_folder
 from distilbench.storage.retry import require_exists, retry_io
 from distilbench.trials.costs import cost_metrics
@@ -139,7 +139,7 @@ def _tuner(search: Search, at: SearchPlace, searcher: StudySearcher) -> Tuner:
 
     resources = at.resources
     return tune.Tuner(
-        trainable_for(search.space.method),
+        type(search.space.method.upper(), (TrialTrainable,), {}),  # Ray's dashboard shows the name
         param_space={
             "run": str(at.run.resolve()),
             "prepared": str(at.prepared.resolve()),

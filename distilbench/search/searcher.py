@@ -25,7 +25,7 @@ from distilbench.codes import CompetitionKey, competition_key
 from distilbench.records import result_rung
 from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.search_plan import Search
-from distilbench.search.stopping import make_verdicts, stopping_reason, waits_at_rungs
+from distilbench.search.stopping import Halving, Verdicts, stopping_reason, waits_at_rungs
 from distilbench.search.study import (
     LAST,
     MACHINE,
@@ -118,7 +118,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.study, self.space, self.objectives, self.wanted = study, search.space, search.objectives, search.wanted
         self.concurrency, self.events, self.deadline, self.lost_nodes = concurrency, events, deadline, lost_nodes
         self.suggestions = self.suggestions_type(search)
-        self.verdicts = make_verdicts(self.space.budget)
+        self.verdicts = (Halving if waits_at_rungs(self.space.budget) else Verdicts)(self.space.budget)
         self.finished: dict[int, FrozenTrial] = {}
         self.unsettled: dict[int, _OpenTrial] = {}
         """Trials that have not ended in the study, by number; each is in one of the next three, unless it was left, or has

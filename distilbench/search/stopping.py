@@ -225,8 +225,3 @@ def stopping_for(budget: Budget, objectives: int = 1, requested: Stopping | None
 def waits_at_rungs(budget: Budget) -> bool:
     """Whether trials wait for their verdicts, which are then students that can be chosen."""
     return budget.stopping == "halving"
-
-
-def make_verdicts(budget: Budget) -> Verdicts:
-    """The verdicts of a search with this budget."""
-    return Halving(budget) if waits_at_rungs(budget) else Verdicts(budget)

@@ -141,11 +141,6 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         """Nothing: `setup` has loaded it."""
 
 
-def trainable_for(method_name: str) -> type[TrialTrainable]:
-    """The trainable under the method's name, which is what Ray's dashboard shows."""
-    return type(method_name.upper(), (TrialTrainable,), {"__doc__": TrialTrainable.__doc__})
-
-
 class Supervisor(Callback):  # type: ignore[misc]
     """Kills the worker of a trial without a report for `limit_s` seconds; the searcher continues the trial.
 

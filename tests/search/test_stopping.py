@@ -8,7 +8,7 @@ import pytest
 
 from distilbench.choices import Stopping
 from distilbench.errors import InputError
-from distilbench.search.stopping import Halving, Verdicts, goes_on, make_verdicts, stopping_for
+from distilbench.search.stopping import Halving, Verdicts, goes_on, stopping_for
 from distilbench.trials.budget import Budget
 
 
@@ -49,7 +49,7 @@ def test_other_rules(stopping: Stopping, value: float, earlier: list[float], wan
 
 
 def halving(*groups: str, eta: int = 2) -> Halving:
-    made = make_verdicts(Budget(trials=1, steps=1, eta=eta, stopping="halving"))
+    made = Halving(Budget(trials=1, steps=1, eta=eta, stopping="halving"))
     assert isinstance(made, Halving)
     for number, group in enumerate(groups):
         made.enter(number, group)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.training.params import ParamsPart
-
-SMALLEST = 16
-"""The least width that halving gives."""
 
 
 class NestedParams(ParamsPart):
@@ -19,31 +14,6 @@ class NestedParams(ParamsPart):
     """Whether the loss is taken at several widths at once, each of which gets a row of its own."""
     widths: tuple[int, ...] = ()
     """The widths below output_dim that are nested in it; () is output_dim halved again and again, down to 16."""
-
-
-def widths_of(params: dict[str, Any]) -> tuple[int, ...]:
-    """The widths that a training with `params` serves, largest first: output_dim alone unless it is nested."""
-    d = int(params["output_dim"])
-    if not params.get("nested"):
-        return (d,)
-    if widths := params.get("widths"):
-        return tuple(sorted({d, *map(int, widths)}, reverse=True))
-    halves = [d]
-    while halves[-1] // 2 >= SMALLEST:
-        halves.append(halves[-1] // 2)
-    return tuple(halves)
-
-
-class Nested:
-    """What a method of nested widths says of them; it stands before the method's other bases."""
-
-    @classmethod
-    def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        return widths_of(params)
-
-    @classmethod
-    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        return widths_of(params)
 
 
 def check_widths(possible: Possible) -> None:
