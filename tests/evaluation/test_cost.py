@@ -144,7 +144,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], float]],
 
 
 @pytest.mark.parametrize(
-    "slow", [lambda n: 1.0, lambda n: 3.0, lambda n: 1.0 + n / 120, lambda n: 1.0 if n < 80 else 5.0]
+    "slow", [lambda n: 1.0, lambda n: 3.0, lambda n: 1.0 + n / 120, lambda n: 1.0 if n < 80 else 2.0]
 )
 def test_what_slows_both_changes_nothing(
     clock: Callable[[Callable[[int], float]], None], model: SentenceTransformer, slow: Callable[[int], float]
