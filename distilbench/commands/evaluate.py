@@ -26,9 +26,9 @@ from distilbench.encoders.prompts import Prompts, reading_notes
 from distilbench.errors import InputError, NotAllScored, unforeseen
 from distilbench.evaluation.cost import CostBench
 from distilbench.evaluation.encoders import Codes, TaskScores, Vectors, check_vectors, encoder_rows
+from distilbench.evaluation.examples import keep_predictions
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code, saved_kinds, too_few
 from distilbench.evaluation.pairs import pair_scores
-from distilbench.evaluation.predictions import predictions_path
 from distilbench.machine import torch_threads
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.progress.console import scores_told
@@ -114,7 +114,7 @@ class Evaluation:
                 prompts=prompts,
                 provenance=provenance(),
             )
-            row.predictions.save(predictions_path(self.run, record.record_id))
+            keep_predictions(self.run, record, row.predictions, self.read, self.known.values())
             append_records(self.run / SCORES, [record])
             self.known[record.record_id] = record
             self.console.print(_line(record, self.called(record)), markup=False)

@@ -58,7 +58,8 @@ class PairTaskFormat(BaseModel):
 
 
 class About(BaseModel):
-    """`demonstration`: its scores are no benchmark; `text`: where its text is from; `pair_tasks`: its own labelled ones.
+    """`demonstration`: its scores are no benchmark; `text`: where its text is from; `show`: whether pages may show it;
+    `pair_tasks`: its own labelled ones.
 
     `select` is what students are selected by where `--select` does not say, as it is written there; "": what the folder has.
     """
@@ -67,6 +68,7 @@ class About(BaseModel):
 
     demonstration: bool = False
     text: str = ""
+    show: bool = True
     select: str = ""
     pair_tasks: Mapping[str, PairTaskFormat] = {}
 

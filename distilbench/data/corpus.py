@@ -162,7 +162,7 @@ class Corpus:
     `train` are the rows that students may train on, `pairs_P2` the similar pairs (duplicates, paraphrases) among
     them, `triplets_T3` anchors with an entailed and a contradicting sentence. `pair_tasks` are those that a method learns,
     `probed` those that encoders are scored on by a regression on their vectors. `found` and `missing` are lines for the
-    user; `demonstration` marks what is no benchmark.
+    user; `demonstration` marks what is no benchmark. `show`: whether pages may show its text, which is `text_from` there.
     """
 
     name: str
@@ -174,6 +174,8 @@ class Corpus:
     found: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     demonstration: bool = False
+    show: bool = True
+    text_from: str = ""
     triplets_T3: Rows = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
     pair_tasks: tuple[PairTask, ...] = ()
     copies: Copies = field(default_factory=lambda: NO_COPIES)
@@ -292,6 +294,8 @@ class CorpusBuilder:
 
     name: str
     demonstration: bool = False
+    show: bool = True
+    text_from: str = ""
     sts: list[StsSet] = field(default_factory=list)
     retrieval: list[RetrievalSet] = field(default_factory=list)
     pair_tasks: list[PairTask] = field(default_factory=list)
@@ -380,6 +384,8 @@ class CorpusBuilder:
             found=tuple(self.found),
             missing=() if self.demonstration else tuple(self.missing),
             demonstration=self.demonstration,
+            show=self.show,
+            text_from=self.text_from,
             triplets_T3=np.array(self._triplets, dtype=np.int64).reshape(-1, 3),
             text_queries=np.array(sorted(self.text_queries), dtype=np.int64),
             text_passages=np.array(sorted(self.text_passages), dtype=np.int64),

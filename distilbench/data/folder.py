@@ -152,7 +152,8 @@ def builder_of(root: Path) -> CorpusBuilder:
     """An empty corpus of the folder's name."""
     if not root.is_dir():
         raise InputError(f"--data {root}: no such folder")
-    return CorpusBuilder(root.resolve().name, about(root).demonstration)
+    said = about(root)
+    return CorpusBuilder(root.resolve().name, said.demonstration, said.show, said.text)
 
 
 def _wants_searches(select: Selection | None, builder: CorpusBuilder) -> bool:

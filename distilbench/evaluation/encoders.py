@@ -44,11 +44,13 @@ class Vectors:
 
 @dataclass
 class TaskScores:
-    """Scores of a kind, what a reader has to know, and by "TASK/SET/METRIC" the value of each test item."""
+    """Scores of a kind, what a reader has to know, by "TASK/SET/METRIC" the value of each test item, and the first
+    documents of each query (`Predictions.first`)."""
 
     scores: list[Score] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     items: dict[str, NDArray[Any]] = field(default_factory=dict)
+    first: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
 Codes = Callable[[int], Sequence[Code]]
@@ -144,7 +146,8 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
     on_disk = code.disk_bytes if code else 0
     sts, judged = ((), {}) if on_disk else (corpus.sts, scored.judged)  # what is ranked again is searched
     similarities = [cosine(stored(s.left_P), stored(s.right_P)) for s in sts]
-    parts = [_sts_part(sts, similarities), _retrieval_part(scored, searches)]
+    searched = _retrieval_part(scored, searches)
+    parts = [_sts_part(sts, similarities), searched]
     measured = {split: sets.measure(stored, queries, across=across) for split, sets in judged.items()}
     if "dev" in measured:
         parts.append(TaskScores(selection_scores(scored.judged["dev"], measured["dev"])))
@@ -161,7 +164,7 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
         disk_bytes=on_disk,
         scores=[score for part in parts for score in part.scores],
         indexes=[cost for result in searches for cost in _costs_of(result, code)],
-        predictions=Predictions(**said),
+        predictions=Predictions(**said, first=searched.first),
         notes=[note for part in parts for note in part.notes],
     )
 
@@ -184,10 +187,12 @@ def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> Tas
     part = TaskScores()
     for task, result in zip(scored.corpus.retrieval, searches, strict=True):
         per_query = result.by_code[scored.code.kind] if scored.code else result.per_query
+        first_QR = result.first[scored.code.kind if scored.code else "float32"]
         part.notes += result.notes
         part.scores += retrieval_task_scores(task, per_query)
         if task.split == "test":
             part.items |= {f"retrieval/{task.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
+            part.first[task.name] = first_QR
     return part
 
 

@@ -41,6 +41,8 @@ BLOCK = 16_384
 RUN = 64
 """Consecutive rows of a training sample, which is spread over the whole corpus. Opening a shard for each run of 16 took 15
 times as long as reading all 200,000 rows."""
+FIRST = 10
+"""The first documents of each query, which predictions keep."""
 LEAST_NORM = 1e-15
 """Below it the squares of float32 lose digits, then vanish."""
 
@@ -83,7 +85,7 @@ class Documents:
 @dataclass(frozen=True, eq=False)
 class RetrievalResult:
     """`per_query` (0 to 1, a value for each query) is of the exact search by float32 inner products, `by_code` of the index
-    of each code.
+    of each code. `first` has by code ("float32": the exact search) the positions of the first `FIRST` documents, Q x R.
 
     `costs` are in the order of the kinds asked for, the codes after them; `notes` say what is left out and why.
     """
@@ -91,6 +93,7 @@ class RetrievalResult:
     costs: list[IndexCost]
     per_query: PerQuery
     by_code: dict[str, PerQuery]
+    first: dict[str, NDArray[np.int64]]
     notes: list[str]
 
 
@@ -140,11 +143,12 @@ def evaluate_retrieval(
             if documents.own_QD is not None and widen(index, built[0][0], queries_QD, documents.own_QD)
         ]
     per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), documents.where, documents.rows)
-    by_code: dict[str, PerQuery] = {
-        code.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
-        for code, (_, values) in zip(codes, measured[len(specs) :], strict=True)
-    }
-    return RetrievalResult([*(cost for cost, _ in measured), *again], per_query, by_code, [*notes, *too_many])
+    by_code: dict[str, PerQuery] = {}
+    first = {"float32": exact_QR[:, :FIRST].copy()}
+    for code, (_, values, first[code.kind]) in zip(codes, measured[len(specs) :], strict=True):
+        by_code[code.kind] = {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
+    costs = [*(cost for cost, *_ in measured), *again]
+    return RetrievalResult(costs, per_query, by_code, first, [*notes, *too_many])
 
 
 def _checked_unit(rows_ND: NDArray[Any], first: int, what: str) -> NDArray[np.float32]:
@@ -203,8 +207,8 @@ def _cost(
     queries_QD: NDArray[np.float32],
     depth: int,
     build_s: float,
-) -> tuple[IndexCost, PerQuery]:
-    """The cost, and the metrics of what it found."""
+) -> tuple[IndexCost, PerQuery, NDArray[np.int64]]:
+    """The cost, the metrics of what it found, and the first documents of each query."""
     queries = len(queries_QD)
     found_QR, search_s = timed(index.search, queries_QD, depth)
     found_QR = without_own(found_QR, task.own_Q, DEPTH)
@@ -228,7 +232,7 @@ def _cost(
         recall100=100 * float(values["recall@100"].mean()),
         overlap10_with_flat=overlap(found_QR, exact_QR),
     )
-    return cost, values
+    return cost, values, found_QR[:, :FIRST].copy()
 
 
 def _told(values: PerQuery, where: str, documents: int) -> tuple[PerQuery, list[str]]:

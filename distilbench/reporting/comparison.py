@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from distilbench.errors import InputError
 from distilbench.evaluation import bootstrap
 from distilbench.evaluation.bootstrap import RESAMPLES, TAILS, Difference, Items, paired_bootstrap
+from distilbench.evaluation.examples import Examples, answered
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
@@ -87,6 +88,10 @@ class Comparison(ReportPart):
     dev: list[DevGroup] = []
     draws: dict[str, dict[str, str]] = {}
     """By row and test set (a key of the leaderboard's columns) how far its score moves with each of `DRAWS` resamples."""
+    answered: dict[str, dict[str, tuple[int, str]]] = {}
+    """By row and retrieval test set the number of queries, and a bit for each that its first seed answers, as base64."""
+    examples: dict[str, Examples] = {}
+    """By row what its first seed loses."""
 
     @model_validator(mode="after")
     def _known(self) -> Comparison:
@@ -124,8 +129,8 @@ def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
     """
     kept = _all_kept(board, folders)
     ties, without = _ties(board, kept)
-    dev, draws = list(_dev_groups(board, kept)), _draws(board, kept)
-    return Comparison(seeds=board.anchors, ties=ties, without=without, dev=dev, draws=draws)
+    more = {"dev": list(_dev_groups(board, kept)), "draws": _draws(board, kept), "answered": _answered(kept)}
+    return Comparison(seeds=board.anchors, ties=ties, without=without, examples=_examples(board, folders), **more)
 
 
 def dev_comparison(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
@@ -263,6 +268,21 @@ def _draws(board: Leaderboard, kept: Kept) -> dict[str, dict[str, str]]:
             for (row, _), moved_B in zip(group, moved_BR.T, strict=True):
                 found.setdefault(row.anchor, {})[column.key] = b64encode(moved_B.tobytes()).decode()
     return found
+
+
+def _answered(kept: Kept) -> dict[str, dict[str, tuple[int, str]]]:
+    found: dict[str, dict[str, tuple[int, str]]] = {}
+    for anchor, (first, *_) in kept.items():
+        for name in (key.split("/", 1)[1].rpartition("/")[0] for key in first.test if key.endswith("/mrr@10")):
+            answered_Q = answered(first, name)
+            bits = np.packbits(answered_Q, bitorder="little").tobytes()
+            found.setdefault(anchor, {})[name] = len(answered_Q), b64encode(bits).decode()
+    return found
+
+
+def _examples(board: Leaderboard, folders: Sequence[Path]) -> dict[str, Examples]:
+    every = {row.anchor: [Examples.load(folder, row.record.record_id) for folder in folders] for row in board.rows}
+    return {anchor: found for anchor, loaded in every.items() if (found := next(filter(None, loaded), None))}
 
 
 def _items_named(name: str, predictions: Predictions) -> dict[str, Items]:

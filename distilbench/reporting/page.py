@@ -262,6 +262,7 @@ class Pages:
             board=self.board,
             headline=[column for column in self.board.columns if row.cells[column.key].value is not None],
             place=self.compared.ties.get(row.anchor),
+            examples=self.compared.examples.get(row.anchor),
             resamples=self.compared.resamples,
             tasks=score_lines(row),
             again=commands(row, self._trainings),

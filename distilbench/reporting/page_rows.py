@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from distilbench.evaluation.examples import Examples
 from distilbench.reporting.board import Leaderboard, Row, t_quantile, teacher_row, told
 from distilbench.reporting.choice import FASTER, KEPT_PERCENT, candidates
 from distilbench.reporting.columns import DEV, HEADLINES, TASKS, TEST, Column, dev_columns, scores_of, value_of
@@ -22,6 +23,9 @@ from distilbench.reporting.lines import EncoderLine
 from distilbench.reporting.loading import export_command
 from distilbench.reporting.serving import ServingCosts, below_overlap
 from distilbench.selection import TITLES
+
+QUERIES = 200
+"""Queries of a retrieval set whose text the page has, for comparisons."""
 
 
 class PageRows(NamedTuple):
@@ -60,6 +64,7 @@ def page_rows(
         "oneSeed": board.one_seed,
         "quantised": board.quantised,
         "demonstration": all(row.record.demonstration for row in board.rows),
+        "queries": _queries(compared),
     }
     tasks: dict[str, list[Column]] = {}
     for column in sets:
@@ -112,8 +117,28 @@ def _rows(
                 "ends": _ends(row) if len(row.seeds) == 1 else {},
                 "alike": sorted(alike.get(row.anchor, [])),
                 "draws": compared.draws.get(row.anchor, {}),
+                "answered": compared.answered.get(row.anchor, {}),
+                "losses": _losses(compared.examples.get(row.anchor)),
             }
             yield {name: value for name, value in described.items() if value not in (None, "", [], {})}
+
+
+def _queries(compared: Comparison) -> dict[str, dict[int, str]]:
+    """By retrieval set and place the texts of at most `QUERIES` of the queries that are rows' examples, drawn evenly."""
+    found: dict[str, dict[int, str]] = {}
+    for examples in compared.examples.values():
+        for name, of_set in examples.searches.items():
+            drawn = (*of_set.lost_examples, *of_set.won_examples)
+            found.setdefault(name, {}).update((query.place, query.query) for query in drawn)
+    return {name: dict(sorted(texts.items())[:: 1 + len(texts) // QUERIES]) for name, texts in found.items()}
+
+
+def _losses(examples: Examples | None) -> str:
+    """What leads from the row to its losses."""
+    if examples is None or not (examples.searches or examples.sts):
+        return ""
+    lost, won = (sum(getattr(of_set, what) for of_set in examples.searches.values()) for what in ("lost", "won"))
+    return f"{lost:,} lost, {won:,} won" if examples.searches else "pairs that moved"
 
 
 def _scores(board: Leaderboard, devs: Sequence[Column], row: Row) -> dict[str, list[float | None]]:

@@ -1,7 +1,7 @@
 """The file of a report: every record that its pages are made of, compressed. `distilbench report` reads it again.
 
-Comparisons are computed from kept predictions, which stay with the run (0.3 MB a row). Their results are a few numbers a row:
-written down, they let the pages be built again without the run.
+Comparisons are computed from kept predictions, which stay with the run (0.3 MB a row). Their results are a few numbers and
+some examples a row: written down, they let the pages be built again without the run.
 """
 
 from __future__ import annotations

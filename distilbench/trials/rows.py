@@ -20,6 +20,7 @@ from distilbench.cluster.resources import TrialResources
 from distilbench.codes import FAISS_PEER, FAMILIES, code_of
 from distilbench.data.corpus import Corpus
 from distilbench.errors import InputError
+from distilbench.evaluation.examples import examples_path, keep_predictions
 from distilbench.evaluation.faiss_codes import not_possible, too_few
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.methods import get_method
@@ -322,7 +323,7 @@ class RowScorer:
             before = len(self.known)
             for record, predictions in made:
                 if record.record_id not in self.known:
-                    predictions.save(predictions_path(self.run, record.record_id))
+                    keep_predictions(self.run, record, predictions, self.scored_corpus, self.known.values())
                     self._keep([record])
                     self.log.line(_line(record))
                 last = record.quantisation == ["float32", *kinds_for(missing, record.dim)][-1]
@@ -342,10 +343,11 @@ class RowScorer:
                 return
             theirs = _scores(run / "scores.jsonl")
             for own_id, their_id in zip(ids, self._ids(replace(candidate, run=name), widths, kinds), strict=True):
-                path = predictions_path(run, their_id)
-                if own_id not in self.known and their_id in theirs and path.exists():
-                    with atomic_path(predictions_path(self.run, own_id)) as temporary:
-                        shutil.copyfile(path, temporary)
+                kept = [p for p in (predictions_path(run, their_id), examples_path(run, their_id)) if p.exists()]
+                if own_id not in self.known and their_id in theirs and kept:
+                    for path in kept:
+                        with atomic_path(predictions_path(self.run, own_id).with_suffix(path.suffix)) as temporary:
+                            shutil.copyfile(path, temporary)
                     own = {"run": self.name, "record_id": own_id, "cost": cost, "latency_ms": cost and cost.latency_ms}
                     self._keep([theirs[their_id].model_copy(update=own)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,19 @@ def test_what_is_saved_comes_back(made: Predictions, tmp_path: Path) -> None:
                 np.array_equal(items.value_P, after[name].value_P) and items.value_P.dtype == after[name].value_P.dtype
             )
             assert (items.gold_P is None) == (after[name].gold_P is None)
+    assert made.first.keys() == found.first.keys() == {"quora"}
+    assert np.array_equal(made.first["quora"], found.first["quora"]) and found.first["quora"].shape == (15, 10)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_of_an_earlier_version_has_no_first_documents(made: Predictions, tmp_path: Path) -> None:
+    path = tmp_path / "p.npz"
+    replace(made, first={}).save(path)
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    np.savez(path, **arrays)  # as they were written
+    found = Predictions.load(path)
+    assert found.first == {} and found.test.keys() == made.test.keys()
 
 
 class Boom:
@@ -90,6 +103,9 @@ ROW = {"test/value/S": [0.1, 0.2], "test/gold/S": [1.0, 2.0]}
         {**ROW, "test/value/S": 0},
         {**ROW, "test/other/S": [1.0]},
         {"test/value/S": []},
+        {**ROW, "test/first/S": np.array([1, 2])},
+        {**ROW, "test/first/S": [[0.5, 1.5]]},
+        {**ROW, "dev/first/S": np.array([[1, 2]])},
         {**ROW, "dev/gold/S": [0.1]},
     ],
 )

@@ -34,6 +34,7 @@ from distilbench.trials.rows import Finishing, RowScorer
 from distilbench.trials.rung_training import known_rungs
 from distilbench.trials.scoring import Candidate, Encoded, Scoring
 
+PLAIN = "teacher", "float32"
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 RESOURCES = TrialResources(1, 0, 2, "")
 
@@ -207,7 +208,11 @@ def test_what_runs_beside_it_have_of_references_is_taken_over(
             original = same[record.method, record.dim, record.quantisation]
             assert record.record_id != original.record_id
             assert record.model_copy(update={"run": "run", "record_id": original.record_id}) == original
-            assert own.read_bytes() == predictions_path(run.folder, original.record_id).read_bytes()
+            there = predictions_path(run.folder, original.record_id)
+            assert own.read_bytes() == there.read_bytes()
+            beside, theirs_beside = own.with_suffix(".json"), there.with_suffix(".json")
+            assert beside.exists() == theirs_beside.exists() == ((record.role, record.quantisation) != PLAIN)
+            assert not beside.exists() or beside.read_bytes() == theirs_beside.read_bytes()
     assert (
         len({r.record_id for r in found}) == 9
         and every(other.board(("int8", "int4"), name="other").references([4], seed=5)) == found
@@ -467,7 +472,9 @@ def test_every_record_has_its_predictions_from_before_it_is_written(run: Run, mo
             every(run.board().references([8], seed=5))
     assert run.scores() == [] and len(kept(run)) == 1  # the teacher as it is
     records = every(run.board().references([8], seed=5))
-    assert kept(run) == sorted(f"{r.record_id[:24]}.npz" for r in records)
+    predicted = [f"{r.record_id[:24]}.npz" for r in records]
+    examples = [f"{r.record_id[:24]}.json" for r in records if (r.role, r.quantisation) != PLAIN]
+    assert kept(run) == sorted(predicted + examples)
     for record in records:
         found = Predictions.load(predictions_path(run.folder, record.record_id))
         assert [len(found.test[f"sts/{name}/spearman"].value_P) for name in ("STS12", "STSB")] == [60, 40]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from distilbench.evaluation.examples import Examples, Pair, Query, Searched
 from distilbench.records import IndexCost, Provenance, Rung, Score, ScoreRecord, TrialRecord
 
 # Set, subsets (none: a single one), offset of its score from the row's quality.
@@ -204,6 +205,21 @@ def seeded_study() -> list[TrialRecord | ScoreRecord]:
                 )
     records += [trial_record(0, seed=seed) for seed in (0, 1, 2)]
     return records
+
+
+def examples_of(text: str, **changes: Any) -> Examples:
+    """22 of 40 queries lost, 20 of them drawn, one won, and two pairs that moved: all of the same `text`."""
+    lost = [Query(place=q, query=f"{text} {q}", answer=text, rank=2, instead=text) for q in range(20)]
+    won = [Query(place=39, query=text, answer=text, rank=1, instead="")]
+    searched = Searched(queries=40, lost=22, won=1, lost_examples=lost, won_examples=won)
+    moved = [Pair(one=text, two=text, gold=4.5, rank=1200.5, teacher_rank=3)] * 2
+    return Examples(**({"searches": {"own": searched}, "sts": {"STS12": moved}, "text": text} | changes))
+
+
+@pytest.fixture(scope="session")
+def make_examples():
+    """`examples_of(text, **changes)`: what a row loses."""
+    return examples_of
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import time
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from distilbench.records import append_records
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.choice import ServingBudget, answer, best_under
-from distilbench.reporting.comparison import NOT_COMPARED
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.frame import board_columns
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import report_from, write_report
@@ -132,6 +133,18 @@ def header(browser, title):
 
 def fits(browser):
     return browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def violations(browser):
+    """What axe finds that is serious, with the first places of each."""
+    script = (
+        "const done = arguments[0]; axe.run().then(r => done(r.violations),"
+        " e => done([{id: String(e), impact: 'critical', nodes: []}]))"
+    )
+    browser.set_script_timeout(120)  # a busy machine
+    browser.execute_script(AXE.read_text())  # by the driver, which the page's own policy does not bind
+    found = [v for v in browser.execute_async_script(script) if v["impact"] in ("serious", "critical")]
+    return [(v["id"], [n["html"][:200] for n in v["nodes"][:3]]) for v in found]
 
 
 def names(lines, *kinds):
@@ -303,21 +316,14 @@ def test_every_index_is_listed_when_asked_for(opened, records):
 )
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious(drawn, theme):
-    script = (
-        "const done = arguments[0]; axe.run().then(r => done(r.violations),"
-        " e => done([{id: String(e), impact: 'critical', nodes: []}]))"
-    )
     media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     drawn.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    drawn.set_script_timeout(120)  # a busy machine
     try:
         other = drawn.find_element(By.CSS_SELECTOR, "a.label").get_attribute("href")
         run = drawn.find_element(By.CSS_SELECTOR, "#runs a.label").get_attribute("href")
         for page in (drawn.current_url, other, run):
             drawn.get(page)
-            drawn.execute_script(AXE.read_text())  # by the driver, which the page's own policy does not bind
-            found = [v for v in drawn.execute_async_script(script) if v["impact"] in ("serious", "critical")]
-            assert [(v["id"], [n["html"][:200] for n in v["nodes"][:3]]) for v in found] == [], page
+            assert violations(drawn) == [], page
     finally:
         drawn.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
@@ -469,6 +475,46 @@ def test_two_rows_are_compared_and_the_rows_can_be_taken_along(opened, records):
         "bytes",
     }
     assert len(table.splitlines()) == 2 + len(read) and table.startswith("| Encoder | Rank | STS average | Kept,")
+
+
+def test_what_each_row_loses_alone_is_compared(browser, records, make_examples, tmp_path):
+    hostile = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+    board = leaderboard(records)
+    first, second, third, other = (row.anchor for row in board.rows[1:5])
+    # Of ten queries the rows answer these; the last row was asked others.
+    answers = {first: range(10), second: (0, 1, 2, 3, 4), third: (5, 6, 7, 0, 1)}
+    bits = {anchor: sum(1 << q for q in found).to_bytes(2, "little") for anchor, found in answers.items()}
+    answered = {anchor: {"own": (10, b64encode(own).decode())} for anchor, own in bits.items()}
+    answered[other] = {"own": (9, answered[first]["own"][1])}
+    compared = Comparison(seeds=board.anchors, answered=answered, examples={second: make_examples(hostile)})
+    opened = open_page(browser, write_report(records, tmp_path, title="Lost", compared=compared), 1280)
+    click(opened, opened.find_element(By.ID, "every"))
+
+    def tick(*anchors):
+        for anchor in anchors:
+            click(opened, opened.find_element(By.CSS_SELECTOR, f".compare[value='{anchor}']"))
+        lines = opened.find_elements(By.CSS_SELECTOR, "#compared tbody tr")
+        found = [line.find_elements(By.TAG_NAME, "td") for line in lines if line.text.startswith("own: queries")]
+        return [cell.text.splitlines() for cell in found[0]] if found else []
+
+    assert tick(first, second) == [["0 of 10"], ["5 of 10", *(f"{hostile} {q}" for q in (5, 6, 7))]]
+    assert [cell[0] for cell in tick(third)] == ["0 of 10", "3 of 10", "3 of 10"]
+    assert tick(other) == [], "of other queries"
+    link = opened.find_element(By.CSS_SELECTOR, f"[id='{second}'] a.mark")
+    assert link.text == "22 lost, 1 won" and fits(opened)
+    click(opened, link)
+    wait(lambda: opened.current_url.endswith(f"encoders/{second}.html#h-lost"))
+    for details in opened.find_elements(By.TAG_NAME, "details"):
+        opened.execute_script("arguments[0].open = true", details)
+    assert hostile in opened.find_element(By.TAG_NAME, "main").text
+    for width in (390, 1440):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 640}
+        opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        assert fits(opened)
+    assert opened.execute_script("return window.pwned === undefined && !document.querySelector('img')")
+    assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
+    if AXE.is_file():
+        assert violations(opened) == []
 
 
 def test_the_theme_is_chosen_and_remembered_on_every_page(opened):

@@ -13,9 +13,11 @@ import plotly.graph_objects as go
 import pytest
 from plotly.basedatatypes import BaseTraceType
 
+from distilbench.evaluation.examples import Searched
 from distilbench.records import AS_IT_CAME, read_records
 from distilbench.reporting import page
 from distilbench.reporting.board import leaderboard
+from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.drawing import DARK_OF, LIGHT, plot_of
 from distilbench.reporting.page import BUNDLE, plotly_script, score_lines
 from distilbench.reporting.run_facts import Trainings, commands, run_facts
@@ -255,6 +257,31 @@ def test_every_score_of_every_seed(make_score):
     by_key = {(s.set, s.split, s.variant): (s.n, [value for value, _, _ in values]) for s, values in lines["sts"]}
     assert by_key["STS12", "test", "all"] == (1000, [67.0, 69.0])
     assert by_key["STS13", "test", "wmean"][1] == [77.5, None] and by_key["STSB", "dev", "all"][0] == 1500
+
+
+def test_what_a_row_loses_is_escaped_and_stays_with_the_records(make_study, make_examples, page_rows, tmp_path):
+    records = make_study()
+    board = leaderboard(records)
+    row, silent = board.rows[2:4]
+    hidden = make_examples("", shown=False, sts={}, searches={"own": Searched(queries=40, lost=2, won=0)})
+    examples = {row.anchor: make_examples(HOSTILE), silent.anchor: hidden}
+    found = written(records, tmp_path, compared=Comparison(seeds=board.anchors, examples=examples))
+    text = found[f"encoders/{row.anchor}.html"]
+    assert "<img" not in text and "alert(1)</script>" not in text
+    told = "".join(Tags(text).text)
+    assert told.count(HOSTILE) == 3 * 20 + 2 + 2 * 2 + 1 and f"{HOSTILE} 19" in told
+    assert "Lost in own: 20 of 22" in told and "Won in own: 1" in told and "nothing" in told
+    assert "of the 40 queries" in plain(text).lower() and "1,200.5" in told
+    own = plain(found[f"encoders/{silent.anchor}.html"])
+    assert "forbid" in own and "answers 2 that" in own and "Lost in" not in own
+    rows = page_rows(found["index.html"])
+    assert rows[row.name]["losses"] == "22 lost, 1 won" and rows[silent.name]["losses"] == "2 lost, 0 won"
+    others = [name for name in rows if name not in (row.name, silent.name)]
+    assert all("losses" not in rows[name] for name in others) and "<img" not in found["index.html"]
+    bare = found[f"encoders/{board.rows[4].anchor}.html"]
+    assert "What is lost" not in bare
+    again = page.report_from([tmp_path / "records.jsonl.xz"], tmp_path / "again")
+    assert (again.parent / "encoders" / f"{row.anchor}.html").read_text() == text
 
 
 def test_commands(make_score, make_trial):

@@ -10,6 +10,8 @@ const firstAnswer = answer ? [...answer.childNodes] : [];
 const open = new Set(); // groups of columns
 const unfolded = new Set(); // encoders, whose other codes are shown
 const compared = new Set();
+const opened = [["open", open], ["codes", unfolded], ["compare", compared]]; // by their names in the address
+const single = root.dataset.single !== undefined; // a page of one file has no others beside it
 let order = null; // the column that sorts, and its direction; else the dev scores
 let everyRow = false;
 let [found, drawing] = [null, 0]; // the row that was asked for; the figures that wait for the reader to stop typing
@@ -207,7 +209,7 @@ function told(row) {
 }
 
 function nameOf(row, text) {
-  const href = root.dataset.single === undefined ? `encoders/${row.id}.html` : `#${row.id}`;
+  const href = single ? `#${row.id}` : `encoders/${row.id}.html`;
   return el("a", { class: "label", href, title: text.length > 24 && text }, text);
 }
 
@@ -298,6 +300,8 @@ function head(row, flat) {
     const shown = String(unfolded.has(row.id));
     marks.append(el("button", { type: "button", class: "codes", value: row.id, "aria-expanded": shown }, `${codes.length} more`));
   }
+  const title = "Queries that the teacher answers and this row does not, and the other way round";
+  if (row.losses && !single) marks.append(el("a", { class: "mark", href: `encoders/${row.id}.html#h-lost`, title }, row.losses));
   const tick = el("input", { type: "checkbox", class: "compare", value: row.id, "aria-label": `Compare ${row.told}` });
   tick.checked = compared.has(row.id);
   marks.append(el("label", { class: "mark" }, tick, " compare"));
@@ -347,15 +351,11 @@ function showRows() {
 function difference(one, other, weights) {
   const [a, b] = [score(one, weights), score(other, weights)];
   if (a.value === undefined || b.value === undefined) return "—";
-  const moved = (row) => weights.map(([key, weight]) => [weight, row.draws?.[key]]);
-  const decoded = (text) => new Int16Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+  const draws = (row, key) => new Int16Array(bytesOf(row.draws[key]).buffer);
   let [half, paired] = [Math.hypot(halfOf(a), halfOf(b)), ""];
-  if ([...moved(one), ...moved(other)].every(([, text]) => text)) {
-    const gaps = weights.map(([key, weight]) => {
-      const [x, y] = [decoded(one.draws[key]), decoded(other.draws[key])];
-      return Array.from(x, (value, n) => (weight * (y[n] - value)) / 1000);
-    });
-    const total = gaps[0].map((_, n) => sum(gaps.map((gap) => gap[n])));
+  if (weights.every(([key]) => one.draws?.[key] && other.draws?.[key])) {
+    const moved = weights.map(([key, weight]) => [weight / 1000, draws(one, key), draws(other, key)]);
+    const total = Array.from(moved[0][1], (_, n) => sum(moved.map(([weight, x, y]) => weight * (y[n] - x[n]))));
     const mean = sum(total) / total.length;
     half = 1.96 * Math.sqrt(sum(total.map((gap) => (gap - mean) ** 2)) / (total.length - 1));
     paired = ", paired";
@@ -364,13 +364,27 @@ function difference(one, other, weights) {
   return `${signed(b.value - a.value)}${reach}`;
 }
 
+// For each row the number of a set's queries that the others have an answer of in their first ten and it does not, and the
+// first three whose text the page has; nothing where the rows are of other queries.
+function lostAlone(some, name) {
+  const [place, queries] = [some[0].corpus_place, some[0].answered[name][0]];
+  if (some.some((row) => row.corpus_place !== place || row.answered?.[name]?.[0] !== queries)) return null;
+  const bytes = some.map((row) => bytesOf(row.answered[name][1]));
+  const answers = Array.from({ length: queries }, (_, q) => bytes.map((own) => (own[q >> 3] >> (q & 7)) & 1));
+  return some.map((_, n) => {
+    const lost = [...answers.keys()].filter((q) => answers[q].every((is, other) => is === Number(other !== n)));
+    const texts = lost.map((q) => about.queries[name]?.[q]).filter(Boolean).slice(0, 3);
+    return [`${count(lost.length)} of ${count(queries)}`, ...texts.map((text) => el("small", { class: "text" }, text))];
+  });
+}
+
 const halfOf = ({ interval, low, high }) => interval ?? (high - low) / 2;
 
 function showCompared() {
   const some = [...compared].map((id) => byAnchor.get(id));
   byId("compare").hidden = some.length < 2;
   const [first, ...others] = some;
-  const line = (title, texts) => el("tr", {}, el("th", { scope: "row" }, title), ...texts.map((text) => el("td", {}, text)));
+  const line = (title, texts) => el("tr", {}, el("th", { scope: "row" }, title), ...texts.map((text) => el("td", {}, ...[text].flat())));
   const body = [];
   const scored = (title, weights) => {
     if (!some.some((row) => score(row, weights).value !== undefined)) return;
@@ -383,6 +397,10 @@ function showCompared() {
     scored(titleOf(), chosen);
     for (const { title, keys } of about.columns.filter((column) => column.keys.length > 1)) scored(title, weightsOf(first, keys));
     for (const [key, { name }] of Object.entries(about.sets)) scored(name, [[key, 1]]);
+    for (const name of Object.keys(first.answered ?? {})) {
+      const lost = lostAlone(some, name);
+      if (lost) body.push(line(`${name}: queries that it alone does not answer`, lost));
+    }
     const plain = about.columns.filter(({ keys, name }) => !keys.length && name !== "kept_percent");
     for (const column of plain) body.push(line(column.title, some.map((row) => cell(row, column).textContent)));
     const settings = (row) => ({ start: row.start, run: row.run, trial: row.trial, ...row.hyperparameters });
@@ -477,8 +495,7 @@ function remember() {
   for (const box of form.elements)
     if (box.type === "checkbox" && box.checked !== box.defaultChecked) state.append("flip", `${box.name} ${box.value}`);
     else if (box.name && box.type !== "checkbox" && box.value) state.set(box.name, box.value);
-  for (const [name, items] of [["open", open], ["codes", unfolded], ["compare", compared]])
-    for (const item of items) state.append(name, item);
+  for (const [name, items] of opened) for (const item of items) state.append(name, item);
   if (order) state.set("sort", order.join(" "));
   if (everyRow) state.set("rows", "all");
   history.replaceState(null, "", state.size ? `#${state}` : location.pathname + location.search);
@@ -494,7 +511,7 @@ function recall() {
   for (const box of form.elements)
     if (box.type === "checkbox") box.checked = box.defaultChecked !== flipped.includes(`${box.name} ${box.value}`);
     else if (box.name) box.value = state.get(box.name) ?? "";
-  for (const [name, items] of [["open", open], ["codes", unfolded], ["compare", compared]]) {
+  for (const [name, items] of opened) {
     items.clear();
     for (const item of state.getAll(name)) items.add(item);
   }

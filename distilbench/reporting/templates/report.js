@@ -4,6 +4,7 @@
 
 const root = document.documentElement;
 const byId = (id) => document.getElementById(id);
+const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 const narrow = matchMedia("(max-width: 640px)");
 
 // ---- colours: the system's, or what the reader chose
@@ -131,8 +132,7 @@ function drawCurrent() {
 
 // A page of one file has Plotly packed in it.
 async function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed.textContent), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const stream = new Blob([bytesOf(packed.textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const script = document.createElement("script");
   script.src = URL.createObjectURL(new Blob([await new Response(stream).blob()], { type: "text/javascript" }));
   script.addEventListener("load", drawCurrent);
