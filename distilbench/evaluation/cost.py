@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,26 +58,6 @@ EVERY = 8
 """Single sentences between two runs of the reference."""
 
 
-class Size(NamedTuple):
-    """Parameters without look-up tables, and the bytes of the files that loading needs."""
-
-    parameters_without_embeddings: int
-    bytes_on_disk: int
-
-
-class Timing(NamedTuple):
-    """Sentences per second, one at a time and in batches of 32; milliseconds of a single one; how many were timed; the wider
-    half of the two 95 % intervals, as a share."""
-
-    sentences_per_second_1: float
-    sentences_per_second_32: float
-    p50_ms: float
-    p95_ms: float
-    timed_1: int
-    timed_32: int
-    spread: float
-
-
 class CostBench:
     """Measures encoders on the same sentences, on one thread of the CPU; what the store has is not measured again."""
 
@@ -106,22 +86,23 @@ class CostBench:
 
         def make(folder: Path, missing: list[str]) -> None:
             model = spec.load("cpu").eval()
-            timing = time_encoder(model, spec.prompt_before(), self.texts, self.reference_s)
-            size = encoder_size(spec, model)
-            write_json(folder / FILE, {**size._asdict(), **timing._asdict(), "threads": 1, "device": "cpu"})
+            times = time_encoder(model, spec.prompt_before(), self.texts, self.reference_s)
+            write_json(folder / FILE, {**encoder_size(spec, model), **times, "threads": 1, "device": "cpu"})
 
         built = self.store.build("cost", parts, [FILE], make)
         return EncoderCost.model_validate_json((built / FILE).read_bytes())
 
 
-def encoder_size(spec: EncoderSpec, model: SentenceTransformer) -> Size:
-    """How large the encoder is that is loaded as `model`: the hub's cache has it, where it is in no folder."""
+def encoder_size(spec: EncoderSpec, model: SentenceTransformer) -> dict[str, int]:
+    """The sizes of an `EncoderCost`, of the encoder that is loaded as `model`: the hub's cache has it, where it is in no
+    folder."""
     from huggingface_hub import snapshot_download
 
     count = sum(p.numel() for p in model.parameters())
     folder = spec.folder() or Path(snapshot_download(spec.name, revision=spec.revision, local_files_only=True))
     files = needed_files(folder, model.tokenizer)
-    return Size(count - embedding_parameters(model), sum(path.stat().st_size for path in files))
+    on_disk = sum(path.stat().st_size for path in files)
+    return {"parameters_without_embeddings": count - embedding_parameters(model), "bytes_on_disk": on_disk}
 
 
 def embedding_parameters(model: torch.nn.Module) -> int:
@@ -214,8 +195,10 @@ def calm_reference_s() -> float:
         return min(_seconds(run) for _ in range(CALM))
 
 
-def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence[str], reference_s: float) -> Timing:
-    """Time an encoder on the CPU, reading `texts`.
+def time_encoder(
+    model: SentenceTransformer, prompt: str | None, texts: Sequence[str], reference_s: float
+) -> dict[str, float]:
+    """The times of an `EncoderCost`, of an encoder that reads `texts` on the CPU.
 
     `reference_s` is what `calm_reference_s` said on this machine.
     """
@@ -246,15 +229,15 @@ def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence
         read(singles[:1])
         batched, alone = _repeated(in_batches), _repeated(one_by_one)
     p50, p95 = np.median(alone, axis=0) * reference_s
-    return Timing(
-        sentences_per_second_1=float(1 / p50),
-        sentences_per_second_32=len(texts) / (float(np.median(batched)) * reference_s * len(batches)),
-        p50_ms=float(1000 * p50),
-        p95_ms=float(1000 * p95),
-        timed_1=len(singles) * len(alone),
-        timed_32=len(texts) * len(batched),
-        spread=max(_spread(batched[:, 0]), _spread(alone[:, 0])),
-    )
+    return {
+        "sentences_per_second_1": float(1 / p50),
+        "sentences_per_second_32": len(texts) / (float(np.median(batched)) * reference_s * len(batches)),
+        "p50_ms": float(1000 * p50),
+        "p95_ms": float(1000 * p95),
+        "timed_1": len(singles) * len(alone),
+        "timed_32": len(texts) * len(batched),
+        "spread": max(_spread(batched[:, 0]), _spread(alone[:, 0])),
+    }
 
 
 def read_texts(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:
