@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import random
 import shutil
 from pathlib import Path
@@ -26,6 +27,7 @@ from distilbench.data.folder import Limits
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError, NotAllScored
 from distilbench.evaluation.encoders import Vectors
+from distilbench.evaluation.examples import Examples, answered
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.records import ScoreRecord, read_records
@@ -129,6 +131,33 @@ def test_every_score_of_a_test_split_has_an_interval_and_its_items(evaluated: Pa
             value = spearman(*items[:2]) if items.gold_P is not None else 100 * items.value_P.mean()
             assert value == pytest.approx(values[name], abs=0.3)  # over folds a mean of means
         assert ("classification/MR/accuracy" in kept.test) == (exact and record.dim == 32)
+
+
+def test_a_rows_page_shows_what_it_loses_unless_the_data_forbid_it(
+    evaluated: Path, models: list[Path], data: Path, tmp_path: Path
+) -> None:
+    corpus = evaluation_corpus(data, ("sts", "retrieval"), Limits())
+    queries = [corpus.sentences[row] for row in corpus.retrieval[-1].queries]
+    silent = shutil.copytree(data, tmp_path / data.name)
+    (silent / "about.json").write_text('{"show": false, "text": "from here"}')
+    given = {"teacher": str(models[0]), "store": evaluated / "store", "tasks": ("sts", "retrieval")}
+    evaluate(settings(tmp_path, models, silent, **given), Console(quiet=True))
+    for root in (evaluated, tmp_path):
+        run, record = root / "runs" / "e", next(r for r in records_of(root) if (r.label, r.dim) == ("other", 32))
+        kept = {r.label: Predictions.load(predictions_path(run, r.record_id)) for r in records_of(root)[::-1]}
+        lost_Q = answered(kept["wide"], "quora") & ~answered(kept["other"], "quora")
+        examples = Examples.load(run, record.record_id)
+        assert examples is not None and examples.searches["quora"].lost == lost_Q.sum() > 0
+        expected = [queries[q] for q in np.flatnonzero(lost_Q)] if root == evaluated else []
+        assert [query.query for query in examples.searches["quora"].lost_examples] == expected
+        pages = [path.read_text() for path in (root / "reports" / "e").rglob("*.html")]
+        assert all(any(query in page for page in pages) for query in expected)
+    written = [
+        path.read_bytes() for place in ("runs", "reports") for path in (tmp_path / place).rglob("*") if path.is_file()
+    ]
+    written.append(lzma.decompress((tmp_path / "reports" / "e" / "records.jsonl.xz").read_bytes()))
+    assert not any(text in file for file in written for text in (*(query.encode() for query in queries), b"from here"))
+    assert any(b"forbid" in file for file in written)
 
 
 def test_the_page_has_it_all(evaluated: Path) -> None:

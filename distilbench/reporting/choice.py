@@ -15,7 +15,7 @@ from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
 from distilbench.reporting.loading import FITTED, export_command
 from distilbench.reporting.names import PAIR
-from distilbench.reporting.serving import ServingCosts, below_overlap, encoder_cost, serving_costs
+from distilbench.reporting.serving import ServingCosts, below_overlap, encoder_cost, model_bytes, serving_costs
 from distilbench.search.objectives import pareto_front
 from distilbench.selection import BY_TEACHER
 
@@ -304,6 +304,11 @@ def _size(row: Row, board: Leaderboard) -> str:
     times = teacher.record.bytes_per_vector / size if teacher and competes(row.record) else 1
     smaller = f" ({short(times)} times smaller)" if times != 1 else ""
     return f"{size:,} {'byte' if size == 1 else 'bytes'} a vector{smaller}"
+
+
+def costs_told(row: Row, board: Leaderboard, serving: ServingCosts) -> str:
+    """Its bytes, its speed and the size of its model, as answers for a reader's limits say them."""
+    return ", ".join([_size(row, board), *_speed(row, serving), f"{binary(model_bytes(row))} of model"])
 
 
 def _speed(row: Row, serving: ServingCosts) -> Iterator[str]:

@@ -31,7 +31,7 @@ from distilbench.reporting.columns import Value
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.drawing import DARK_OF, script_json
 from distilbench.reporting.exports import EXPORTS, write_exports
-from distilbench.reporting.formats import FILTERS, index_setting, set_name
+from distilbench.reporting.formats import FILTERS, binary, count, fixed, index_setting, set_name, short, tenth
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
 from distilbench.reporting.markdown import TEMPLATES, template_environment
@@ -63,12 +63,13 @@ EVERY_S = 20.0
 SHARE = 0.05
 
 
-def _mean(field: str) -> Callable[[CostRow], float | None]:
-    def read(index: CostRow) -> float | None:
-        value = finite(index.measured[field])
-        return None if value is None else float(f"{value:.5g}")
+def _number(value: float | None, written: Callable[[float], str]) -> tuple[str, float | str]:
+    """A number's text, and what sorts it."""
+    return ("", "") if value is None else (written(value), float(f"{value:.5g}"))
 
-    return read
+
+def _mean(field: str, written: Callable[[float], str] = fixed) -> Callable[[CostRow], tuple[str, float | str]]:
+    return lambda index: _number(finite(index.measured[field]), written)
 
 
 INDEX_COLUMNS: tuple[tuple[str, str, str, Callable[[CostRow], Any]], ...] = (
@@ -76,21 +77,21 @@ INDEX_COLUMNS: tuple[tuple[str, str, str, Callable[[CostRow], Any]], ...] = (
     ("Set", "text", "", lambda index: set_name(index.cost.set, index.cost.split)),
     ("Index", "text", "", lambda index: "flat (exact)" if index.cost.kind == "flat" else index.cost.kind),
     ("Setting", "text", "nlist and nprobe of IVF, and what else the index depends on", lambda i: index_setting(i.cost)),
-    ("Documents", "number", "", lambda index: index.cost.documents),
-    ("Size", "number", "Bytes of the serialised index", _mean("bytes")),
-    ("Build,\u00a0s", "number", "", _mean("build_s")),
-    ("ms / 1,000 queries", "number", "", _mean("ms_per_1000_queries")),
+    ("Documents", "number", "", lambda index: _number(index.cost.documents, count)),
+    ("Size", "number", "Bytes of the serialised index", _mean("bytes", binary)),
+    ("Build,\u00a0s", "number", "", _mean("build_s", short)),
+    ("ms / 1,000 queries", "number", "", _mean("ms_per_1000_queries", short)),
     (
         "Overlap,\u00a0%",
         "number",
         "Share of the exact index's first 10 documents that this one returns",
-        _mean("overlap10_with_flat"),
+        _mean("overlap10_with_flat", tenth),
     ),
     ("MRR@10", "number", "", _mean("mrr10")),
     ("Recall@100", "number", "", _mean("recall100")),
-    ("Threads", "number", "", lambda index: index.cost.threads),
+    ("Threads", "number", "", lambda index: _number(index.cost.threads, str)),
 )
-"""Columns of the table of all indexes: title, kind, help, and how an index gives its value."""
+"""Columns of the table of all indexes: title, kind, help, and how an index gives its text; of a number with what sorts it."""
 
 
 class SingleFile(NamedTuple):

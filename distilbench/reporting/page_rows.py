@@ -14,10 +14,11 @@ from markupsafe import Markup
 
 from distilbench.evaluation.examples import Examples
 from distilbench.reporting.board import Leaderboard, Row, t_quantile, teacher_row, told
-from distilbench.reporting.choice import FASTER, KEPT_PERCENT, candidates
+from distilbench.reporting.choice import FASTER, KEPT_PERCENT, candidates, costs_told
 from distilbench.reporting.columns import DEV, HEADLINES, TASKS, TEST, Column, dev_columns, scores_of, value_of
 from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.drawing import script_json
+from distilbench.reporting.formats import signed
 from distilbench.reporting.frame import BoardColumn, board_columns, page_columns
 from distilbench.reporting.lines import EncoderLine
 from distilbench.reporting.loading import export_command
@@ -72,7 +73,7 @@ def page_rows(
     unfolding = dict.fromkeys(c.group for c in shown if not any(o.group == c.group and "page" in o.on for o in shown))
     return PageRows(
         Markup(script_json(about)),
-        Markup("\n".join(script_json(row) for row in _rows(board, compared, columns, devs, lines))),
+        Markup("\n".join(script_json(row) for row in _rows(board, compared, costs, columns, devs, lines))),
         tuple(unfolding),
         tasks,
         frozenset(chosen),
@@ -89,6 +90,7 @@ def _described(column: BoardColumn) -> dict[str, Any]:
 def _rows(
     board: Leaderboard,
     compared: Comparison,
+    costs: ServingCosts,
     columns: Sequence[BoardColumn],
     devs: Sequence[Column],
     lines: Sequence[EncoderLine],
@@ -107,6 +109,8 @@ def _rows(
             described = {column.name: column.value(row) for column in plain} | {
                 "told": told(row),
                 "kind": line.kind if row is line.row else "code",
+                "costs": costs_told(row, board, costs),
+                "tie": _tie(compared, row),
                 "usable": row.anchor in usable,
                 "lost": below_overlap(row),
                 "teacher_id": teacher.anchor if teacher else None,
@@ -131,6 +135,14 @@ def _queries(compared: Comparison) -> dict[str, dict[int, str]]:
             drawn = (*of_set.lost_examples, *of_set.won_examples)
             found.setdefault(name, {}).update((query.place, query.query) for query in drawn)
     return {name: dict(sorted(texts.items())[:: 1 + len(texts) // QUERIES]) for name, texts in found.items()}
+
+
+def _tie(compared: Comparison, row: Row) -> str:
+    """The difference to the first row of its tie group, with its interval."""
+    place = compared.ties.get(row.anchor)
+    if place is None or place.leader == row.anchor:
+        return ""
+    return f"{signed(place.difference.value)} ({signed(place.difference.low)} to {signed(place.difference.high)})"
 
 
 def _losses(examples: Examples | None) -> str:

@@ -131,14 +131,15 @@ function model() {
   if (!devs.every(([key]) => rows.some((row) => row.scores[key]))) devs = [];
   qualities = new Map();
   places = new Map(rows.map((row) => [row, {}]));
-  const [fronts, sizes] = [{}, {}];
+  const [fronts, sizes, scores] = [{}, {}, {}];
   const tested = rows.filter((row) => quality(row).value !== undefined);
   for (const row of inOrder(tested, (item) => quality(item).value, "descending")) {
     const beside = `${row.corpus_place} ${Boolean(row.documents)}`;
     const { value } = quality(row);
     (fronts[beside] ??= []).push(row);
     if (competes(row)) (sizes[`${beside} ${row.bytes}`] ??= []).push(row);
-    places.get(row).rank = 1 + tested.filter((o) => o.corpus_place === row.corpus_place && quality(o).value > value).length;
+    (scores[row.corpus_place] ??= []).push(value);
+    places.get(row).rank = 1 + scores[row.corpus_place].indexOf(value);
   }
   for (const beside of Object.values(fronts))
     for (const row of beside) {
@@ -173,13 +174,11 @@ function choose() {
   const keeping = pool.filter((row) => merit(row).kept >= (asked("kept") ?? about.keeps));
   const best = inOrder(pool, (row) => merit(row).value, "descending")[0];
   const alike = (row) => !own && best.alike?.includes(row.id);
-  const least = (items, ...costs) =>
-    items.reduce((a, b) => (costs.map((cost) => cost(b) - cost(a)).find((gap) => gap) < 0 ? b : a), items[0]);
-  const [bytes, worse] = [(row) => row.bytes, (row) => -merit(row).value];
+  const least = (items) => [...items].sort((a, b) => a.bytes - b.bytes || merit(b).value - merit(a).value)[0];
   const quick = inOrder(keeping, (row) => row.times_teacher, "descending");
   const needs = [
-    ["Take ", best && least(pool.filter((row) => row === best || alike(row)), bytes, worse)],
-    [`Smallest that keeps ${asked("kept") ?? about.keeps} %: `, least(keeping, bytes, worse)],
+    ["Take ", best && least(pool.filter((row) => row === best || alike(row)))],
+    [`Smallest that keeps ${asked("kept") ?? about.keeps} %: `, least(keeping)],
     ["Fastest of these: ", quick[0]?.times_teacher >= about.faster ? quick[0] : null],
   ];
   return needs.filter(([, row], n) => row && needs.findIndex(([, other]) => other === row) === n);
@@ -188,13 +187,9 @@ function choose() {
 const titleOf = () => (own ? `mean of ${chosen.map(([key]) => about.sets[key].name).join(", ")}` : about.title);
 
 function told(row) {
-  const [{ value, interval, low, high, kept, keptInterval }, teacher] = [quality(row), teacherOf(row)];
+  const { value, interval, low, high, kept, keptInterval } = quality(row);
   const half = keptInterval === undefined ? "" : ` ± ${tenth(keptInterval)}`;
-  const times = teacher ? teacher.bytes / row.bytes : 1;
-  const parts = [kept !== undefined && `keeps ${tenth(kept)}${half} % of the teacher's ${titleOf()}`];
-  parts.push(`${count(row.bytes)} bytes a vector${times === 1 ? "" : ` (${short(times)} times smaller)`}`);
-  parts.push(row.times_teacher !== undefined && `${short(row.times_teacher)} times the teacher's sentences per second`);
-  parts.push(`${binary(row.model_bytes)} of model`);
+  const parts = [kept !== undefined && `keeps ${tenth(kept)}${half} % of the teacher's ${titleOf()}`, row.costs];
   const documents = asked("documents");
   if (documents !== null) {
     parts.push(`${binary(sized(row, "index_bytes"))} of index for ${count(documents)} documents`);
@@ -259,17 +254,15 @@ function listed() {
     const rest = rows.filter((row) => !top.includes(row) && within(row) && parts.every((part) => text(row).includes(part)));
     return { flat, top, rest: sort(rest) };
   }
-  const forms = (kinds) => {
-    const some = sort(lines.filter(({ kind }) => kinds.includes(kind)), ({ row }) => row);
-    return some.flatMap((line) => (unfolded.has(line.row.id) ? [line.row, ...line.codes] : [line.row]));
-  };
-  return { flat, top: forms(["reference"]), rest: forms(["encoder"]) };
+  const forms = ({ row, codes }) => (unfolded.has(row.id) ? [row, ...codes] : [row]);
+  const [top, rest] = ["reference", "encoder"].map((kind) => sort(lines.filter((line) => line.kind === kind), ({ row }) => row));
+  return { flat, top: top.flatMap(forms), rest: rest.flatMap(forms) };
 }
 
 function cell(row, column) {
   const { value, interval, low, high, seeds, kept } = cellOf(row, column);
   const missing = value === undefined || value === "";
-  if (column.kind === "text") return el("td", { class: "text" }, missing ? "—" : value, column.name === "tie_group" && tieOf(row));
+  if (column.kind === "text") return el("td", { class: "text" }, missing ? "—" : value, column.name === "tie_group" && !own && row.tie && el("small", {}, row.tie));
   const td = el("td", { class: column.name === "test" ? "average" : column.dev && "dev", "data-t": column.leads && column.title });
   td.append(missing ? "—" : written[column.written](value));
   const small = (text) => td.append(el("small", {}, text));
@@ -278,11 +271,6 @@ function cell(row, column) {
   if (seeds < row.seeds) small(`n\u00a0=\u00a0${seeds}`);
   if (column.shares && kept !== undefined) small(`${tenth(kept)}\u00a0%`);
   return td;
-}
-
-function tieOf(row) {
-  if (own || !row.tie_difference) return "";
-  return el("small", {}, `${signed(row.tie_difference)} (${signed(row.tie_low)} to ${signed(row.tie_high)})`);
 }
 
 function head(row, flat) {
@@ -591,13 +579,9 @@ if (board) {
 byId("every-index")?.addEventListener("toggle", () => {
   const body = byId("index-table").tBodies[0];
   if (body.rows.length) return;
-  const forms = [null, null, null, count, binary, short, short, tenth, fixed, fixed, String]; // from "Set" on
   for (const [id, name, ...values] of JSON.parse(byId("every-index-data").textContent)) {
-    const cells = values.map((value, place) => {
-      const missing = value === null || value === "";
-      const text = missing ? "—" : forms[place] ? forms[place](value) : value;
-      return el("td", { class: forms[place] ? "" : "text", "data-v": forms[place] && (missing ? "" : `${value}`) }, text);
-    });
+    const texts = values.map((value) => [value].flat()); // a number has what sorts it after its text
+    const cells = texts.map(([text, key]) => el("td", { class: key === undefined && "text", "data-v": key?.toString() }, text || "—"));
     body.append(el("tr", {}, el("th", { scope: "row", "data-v": name }, nameOf({ id }, name)), ...cells));
   }
 });
