@@ -145,6 +145,10 @@ class DocumentIndex:
             return positions_QR
         best_QR = np.full((len(queries_QD), depth), -1, dtype=np.int64)
         candidates = min(MORE * depth, self.held.ntotal)
+        if self.spec.kind == "flat" and candidates == self.held.ntotal and not on_disk:  # all: decoded once
+            stored_ND = self.held.reconstruct_n(0, candidates).astype(np.float64)
+            stored_ND /= np.linalg.norm(stored_ND, axis=1, keepdims=True).clip(1e-12)
+            return np.argsort(-(queries_QD @ stored_ND.T), axis=1, kind="stable")[:, :depth]
         for start in range(0, len(queries_QD), QUERIES):
             block_QD = queries_QD[start : start + QUERIES]
             if on_disk:
