@@ -63,12 +63,13 @@ EVERY_S = 20.0
 SHARE = 0.05
 
 
-def _number(value: float | None, written: Callable[[float], str]) -> tuple[str, float | str]:
-    """A number's text, and what sorts it."""
-    return ("", "") if value is None else (written(value), float(f"{value:.5g}"))
+def _number(value: float | None, written: Callable[[float], str]) -> str | tuple[str, float]:
+    """A number's text, and what sorts it where the text does not."""
+    text = "" if value is None else written(value)
+    return text if value is None or text.replace(".", "").isdigit() else (text, float(f"{value:.5g}"))
 
 
-def _mean(field: str, written: Callable[[float], str] = fixed) -> Callable[[CostRow], tuple[str, float | str]]:
+def _mean(field: str, written: Callable[[float], str] = fixed) -> Callable[[CostRow], str | tuple[str, float]]:
     return lambda index: _number(finite(index.measured[field]), written)
 
 
@@ -91,7 +92,7 @@ INDEX_COLUMNS: tuple[tuple[str, str, str, Callable[[CostRow], Any]], ...] = (
     ("Recall@100", "number", "", _mean("recall100")),
     ("Threads", "number", "", lambda index: _number(index.cost.threads, str)),
 )
-"""Columns of the table of all indexes: title, kind, help, and how an index gives its text; of a number with what sorts it."""
+"""Columns of the table of all indexes: title, kind, help, and how an index gives its text, with what sorts it if need be."""
 
 
 class SingleFile(NamedTuple):
