@@ -369,6 +369,8 @@ def test_limits_move_answer_table_figure_and_address(drawn, records):
         )
         assert named.text.startswith(f"Take {best.name}: {said}")
         assert f"--student {best.anchor} " in named.text and f"bytes={size}" in drawn.current_url
+        found = next(column for column in board_columns(board) if column.name == "mrr10").cell(best).retention
+        assert kept is None or found is None or f" and {found:.1f} % of its MRR@10" in named.text
         small = {row.name for row in board.rows if row.record.bytes_per_vector <= size}
         assert set(labels(drawn)[1:]) == small, "below the teacher"
         x = "return document.getElementById('plot-quality-bytes').data.filter(t => t.customdata).flatMap(t => t.x)"

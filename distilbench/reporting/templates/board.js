@@ -189,7 +189,10 @@ const titleOf = () => (own ? `mean of ${chosen.map(([key]) => about.sets[key].na
 function told(row) {
   const { value, interval, low, high, kept, keptInterval } = quality(row);
   const half = keptInterval === undefined ? "" : ` ± ${tenth(keptInterval)}`;
-  const parts = [kept !== undefined && `keeps ${tenth(kept)}${half} % of the teacher's ${titleOf()}`, row.costs];
+  const answers = about.columns.find(({ name }) => name === "mrr10");
+  const found = answers && !titleOf().includes("MRR@10") ? score(row, weightsOf(row, answers.keys)).kept : undefined;
+  const more = found === undefined ? "" : ` and ${tenth(found)} % of its MRR@10`;
+  const parts = [kept !== undefined && `keeps ${tenth(kept)}${half} % of the teacher's ${titleOf()}${more}`, row.costs];
   const documents = asked("documents");
   if (documents !== null) {
     parts.push(`${binary(sized(row, "index_bytes"))} of index for ${count(documents)} documents`);
@@ -199,7 +202,9 @@ function told(row) {
   }
   const over = interval !== undefined ? ` ± ${fixed(interval)} over ${row.seeds} seeds` : "";
   const items = low !== undefined ? `, ${tenth(low)} to ${tenth(high)} over its test items` : "";
-  const sure = value === undefined ? "no test score" : `${fixed(value)}${over}${items}`;
+  const alike = own ? [] : rows.filter((other) => row.alike?.includes(other.id) && within(other));
+  const ties = alike.length ? `; level with ${count(alike.length)} other${alike.length > 1 ? "s" : ""} within your limits` : "";
+  const sure = value === undefined ? "no test score" : `${fixed(value)}${over}${items}${ties}`;
   return [parts.filter(Boolean).join(", "), sure];
 }
 
