@@ -123,7 +123,7 @@ def add_training(
     if not sets.files:
         builder.missing.append(PAIRS_EXPECTED)
     streams = _unlabelled(root / "unlabeled", builder)
-    pairs = {f"{file.path.parent.name}/{file.path.name}": file.train for file in sets.files}
+    pairs = {file.path.relative_to(root).as_posix(): file.train for file in sets.files}
     training: Iterable[str] = []
     if not (streams or more_text):
         if not any(pairs.values()):

@@ -100,10 +100,12 @@ def make_searches(files: Sequence[PairFile], limit: int | None, builder: CorpusB
     """Add a dev and a test set made of the pairs of each file; what they ask. Held-out pairs leave the file's `train`.
 
     Where a file itself gives pairs to dev or test, these are taken; where it gives them to one of the two, half of them go to
-    the other.
+    the other. Where a set has the name of a file's folder already, the made one has the file's name too.
     """
     asked: set[str] = set()
     for file in files:
+        taken = {known.name for known in builder.retrieval}
+        name = f"{file.name}/{file.path.name.partition('.')[0]}" if file.name in taken else file.name
         groups = _held_out_groups(file)
         queries = {asks for split in groups.values() for asks, _ in split}
         documents = [text for text in file.texts if text not in queries]
@@ -116,7 +118,7 @@ def make_searches(files: Sequence[PairFile], limit: int | None, builder: CorpusB
             sampled = sorted([*needed, *others], key=text_digest)  # no text gains by its place (`retrieval_sets`)
             position = {text: i for i, text in enumerate(sampled)}
             builder.add_retrieval(
-                file.name,
+                name,
                 split,
                 [asks for asks, _ in members],
                 sampled,
@@ -124,7 +126,7 @@ def make_searches(files: Sequence[PairFile], limit: int | None, builder: CorpusB
             )
             kind = "queries find what was chosen for them" if file.directed else "questions find their duplicates"
             counted = f"{len(members)} {kind} among {len(sampled)} texts"
-            builder.found.append(f"{file.name} retrieval, {split}, made of {file.path.name}: {counted}")
+            builder.found.append(f"{name} retrieval, {split}, made of {file.path.name}: {counted}")
         asked |= queries
     return asked
 

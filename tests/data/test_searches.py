@@ -140,6 +140,25 @@ def test_a_set_is_only_made_where_nothing_labelled_can_select(tmp_path: Path) ->
     assert not read(root, Selection.parse("fidelity")).retrieval
 
 
+def test_no_two_sets_have_one_name(tmp_path: Path) -> None:
+    duplicates(beir(tmp_path / "forum", ("train", "test")))
+    clicks = [[f"find {q}", f"page {q}"] for q in range(40)]
+    write_tsv(tmp_path / "forum" / "clicks.tsv", ["query", "document"], clicks)
+    sets = {(s.name, s.split): len(s.documents) for s in read(tmp_path, RETRIEVAL).retrieval}
+    assert sets.keys() - {("forum", "test")} == {
+        (f"forum/{name}", split) for name in ("pairs", "clicks") for split in ("dev", "test")
+    }
+    assert sets["forum", "test"] == 30
+
+
+def test_pairs_of_folders_of_one_name_are_all_trained_on(tmp_path: Path) -> None:
+    for name, groups in (("one", 40), ("two", 8)):
+        duplicates(tmp_path / name / "forum", split="train", groups=groups)
+    write_tsv(tmp_path / "sts" / "OWN.dev.tsv", ["sentence1", "sentence2", "score"], [["a", "b", 1], ["c", "d", 2]])
+    duplicates(tmp_path / "two" / "forum", "last.dup_pairs.tsv", groups=50)
+    assert len(pairs_of(read(tmp_path))) == 100
+
+
 def test_clicks_are_from_queries_to_documents(tmp_path: Path) -> None:
     rows = [[f"find {q}", f"page {(q + k) % 20}"] for q in range(40) for k in range(2)]
     write_tsv(tmp_path / "shop" / "clicks.tsv", ["query", "document"], rows)
