@@ -148,7 +148,9 @@ class DocumentIndex:
         if self.spec.kind == "flat" and candidates == self.held.ntotal and not on_disk:  # all: decoded once
             stored_ND = self.held.reconstruct_n(0, candidates).astype(np.float64)
             stored_ND /= np.linalg.norm(stored_ND, axis=1, keepdims=True).clip(1e-12)
-            return np.argsort(-(queries_QD @ stored_ND.T), axis=1, kind="stable")[:, :depth]
+            found_QR = np.argsort(-(queries_QD @ stored_ND.T), axis=1, kind="stable")[:, :depth]
+            best_QR[:, : found_QR.shape[1]] = found_QR
+            return best_QR
         for start in range(0, len(queries_QD), QUERIES):
             block_QD = queries_QD[start : start + QUERIES]
             if on_disk:

@@ -196,6 +196,17 @@ def test_an_index_finds_by_the_cosine_of_the_decoded_vectors(kind: str) -> None:
     assert index.setting == ("" if signs or kind.startswith(OF_ITS_OWN) else "rescore=4")
 
 
+@pytest.mark.parametrize("documents", [12, 200])  # all are candidates, or some
+def test_an_index_answers_with_as_many_places_as_asked(documents: int) -> None:
+    vectors, queries = some_vectors(documents, 32), unit(some_vectors(70, 32, seed=3))
+    index = filled(Code.calibrate("int8", some_vectors(300, 32)), vectors)
+    stored = unit(index.held.reconstruct_n(0, documents).astype(np.float64))
+    wanted = np.argsort(-(queries @ stored.T), axis=1)[:, :30]
+    found = index.search(queries, 30)
+    assert index.rescored and found.shape == (70, 30)
+    assert (found[:, : wanted.shape[1]] == wanted).all() and (found[:, wanted.shape[1] :] == -1).all()
+
+
 @pytest.mark.parametrize("variance", [1.0, 1e-4, 1e-6, 1e-7])
 def test_crowded_vectors_keep_their_neighbours_in_int8(variance: float) -> None:
     """Crowded students, every cosine above 0.99, lost all neighbours where the norm of a decoded vector counted."""

@@ -105,9 +105,10 @@ def _above(
     prepared: Prepared, known_TE: NDArray[np.int64], cosine_TM: NDArray[np.float32], max_share: float
 ) -> NDArray[np.bool_]:
     """Which candidates have a cosine above this share of the positive's; none where the share is 0."""
+    if not max_share:
+        return np.zeros(cosine_TM.shape, dtype=bool)
     anchor_TD, positive_TD = (_unit_vectors(prepared, known_TE[:, side]) for side in (0, 1))
-    limit_T = max_share * np.vecdot(anchor_TD, positive_TD) if max_share else np.full(len(known_TE), np.inf)
-    return cosine_TM > limit_T[:, None]
+    return cosine_TM > max_share * np.vecdot(anchor_TD, positive_TD)[:, None]
 
 
 def _chosen(
