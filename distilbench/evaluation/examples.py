@@ -88,15 +88,17 @@ def keep_predictions(
 ) -> None:
     """Write the predictions of a record of `run`, and examples of what it loses beside its teacher.
 
-    The teacher is among the `known` records of the run; else, and of the teacher itself, there are no examples.
+    The teacher is among the `known` records of the run; else, and of the teacher itself, there are no examples, nor where
+    there is nothing to show.
     """
     predictions.save(predictions_path(run, record.record_id))
     teachers = (r.record_id for r in known if (r.role, r.quantisation) == ("teacher", "float32"))
     with contextlib.suppress(InputError, StopIteration):
         teacher = Predictions.load(predictions_path(run, next(teachers)))
         examples = draw_examples(corpus, predictions, teacher)
-        with atomic_path(examples_path(run, record.record_id)) as temporary:
-            temporary.write_text(examples.model_dump_json(exclude_defaults=True), encoding="utf-8")
+        if examples.searches or examples.sts:
+            with atomic_path(examples_path(run, record.record_id)) as temporary:
+                temporary.write_text(examples.model_dump_json(exclude_defaults=True), encoding="utf-8")
 
 
 def draw_examples(corpus: Corpus, row: Predictions, teacher: Predictions) -> Examples:
@@ -105,7 +107,8 @@ def draw_examples(corpus: Corpus, row: Predictions, teacher: Predictions) -> Exa
     both = row.first.keys() & teacher.first.keys() & tests.keys()
     searches = {name: _searched(corpus, tests[name], row, teacher) for name in sorted(both)}
     groups = sorted({s.group for s in corpus.sts if s.split == "test"}) if corpus.show else []
-    sts = {group: _moved(corpus, group, row, teacher) for group in groups if f"sts/{group}/spearman" in row.test}
+    judged = row.test.keys() & teacher.test.keys()
+    sts = {group: _moved(corpus, group, row, teacher) for group in groups if f"sts/{group}/spearman" in judged}
     return Examples(shown=corpus.show, text=corpus.text_from if corpus.show else "", searches=searches, sts=sts)
 
 

@@ -281,8 +281,12 @@ def _answered(kept: Kept) -> dict[str, dict[str, tuple[int, str]]]:
 
 
 def _examples(board: Leaderboard, folders: Sequence[Path]) -> dict[str, Examples]:
-    every = {row.anchor: [Examples.load(folder, row.record.record_id) for folder in folders] for row in board.rows}
-    return {anchor: found for anchor, loaded in every.items() if (found := next(filter(None, loaded), None))}
+    found = {}
+    for row in board.rows:
+        loaded = (Examples.load(folder, row.record.record_id) for folder in folders)
+        if examples := next(filter(None, loaded), None):
+            found[row.anchor] = examples
+    return found
 
 
 def _items_named(name: str, predictions: Predictions) -> dict[str, Items]:

@@ -65,7 +65,7 @@ def page_rows(
         "oneSeed": board.one_seed,
         "quantised": board.quantised,
         "demonstration": all(row.record.demonstration for row in board.rows),
-        "queries": _queries(compared),
+        "queries": _queries(board, compared),
     }
     tasks: dict[str, list[Column]] = {}
     for column in sets:
@@ -127,13 +127,18 @@ def _rows(
             yield {name: value for name, value in described.items() if value not in (None, "", [], {})}
 
 
-def _queries(compared: Comparison) -> dict[str, dict[int, str]]:
-    """By retrieval set and place the texts of at most `QUERIES` of the queries that are rows' examples, drawn evenly."""
+def _queries(board: Leaderboard, compared: Comparison) -> dict[str, dict[int, str]]:
+    """By retrieval set and place the texts of at most `QUERIES` of the queries that are rows' examples, drawn evenly.
+
+    A set is "CORPUS QUERIES NAME", as the rows of two corpora may have sets of one name.
+    """
     found: dict[str, dict[int, str]] = {}
-    for examples in compared.examples.values():
-        for name, of_set in examples.searches.items():
+    for row in board.rows:
+        examples, place = compared.examples.get(row.anchor), board.corpora.index(row.record.compared_on)
+        for name, of_set in examples.searches.items() if examples else ():
             drawn = (*of_set.lost_examples, *of_set.won_examples)
-            found.setdefault(name, {}).update((query.place, query.query) for query in drawn)
+            texts = found.setdefault(f"{place} {of_set.queries} {name}", {})
+            texts.update((query.place, query.query) for query in drawn)
     return {name: dict(sorted(texts.items())[:: 1 + len(texts) // QUERIES]) for name, texts in found.items()}
 
 
@@ -147,7 +152,7 @@ def _tie(compared: Comparison, row: Row) -> str:
 
 def _losses(examples: Examples | None) -> str:
     """What leads from the row to its losses."""
-    if examples is None or not (examples.searches or examples.sts):
+    if examples is None:
         return ""
     lost, won = (sum(getattr(of_set, what) for of_set in examples.searches.values()) for what in ("lost", "won"))
     return f"{lost:,} lost, {won:,} won" if examples.searches else "pairs that moved"

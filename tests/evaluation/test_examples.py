@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.folder import Limits, folder_corpus
+from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.examples import DRAWN, LONGEST, Examples, draw_examples, examples_path, keep_predictions
 from distilbench.evaluation.predictions import Predictions, predictions_path
 
@@ -136,4 +137,8 @@ def test_examples_are_kept_beside_the_predictions_of_all_but_the_teacher(
     found = Examples.load(tmp_path, row.record_id)
     assert found is not None and found.searches == {} and found.sts.keys() == {"STS12"}
     keep_predictions(tmp_path, record("alone", "encoder"), both[0], corpus, [row])
-    assert Examples.load(tmp_path, "alone") is None
+    nothing = Predictions(test={"probe/S/accuracy": Items(np.ones(3))})  # no search, no pairs
+    keep_predictions(tmp_path, record("probed", "student"), nothing, corpus, [teacher])
+    keep_predictions(tmp_path, teacher, nothing, corpus, [])
+    keep_predictions(tmp_path, record("later", "student"), both[0], corpus, [teacher])
+    assert all(Examples.load(tmp_path, name) is None for name in ("alone", "probed", "later"))

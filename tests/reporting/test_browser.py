@@ -483,12 +483,14 @@ def test_what_each_row_loses_alone_is_compared(browser, records, make_examples, 
     hostile = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
     board = leaderboard(records)
     first, second, third, other = (row.anchor for row in board.rows[1:5])
-    # Of ten queries the rows answer these; the last row was asked others.
+    # Of 40 queries the rows answer these; the last row was asked others, whose text is not these queries'.
     answers = {first: range(10), second: (0, 1, 2, 3, 4), third: (5, 6, 7, 0, 1)}
-    bits = {anchor: sum(1 << q for q in found).to_bytes(2, "little") for anchor, found in answers.items()}
-    answered = {anchor: {"own": (10, b64encode(own).decode())} for anchor, own in bits.items()}
-    answered[other] = {"own": (9, answered[first]["own"][1])}
-    compared = Comparison(seeds=board.anchors, answered=answered, examples={second: make_examples(hostile)})
+    bits = {anchor: sum(1 << q for q in found).to_bytes(5, "little") for anchor, found in answers.items()}
+    answered = {anchor: {"own": (40, b64encode(own).decode())} for anchor, own in bits.items()}
+    answered[other] = {"own": (39, answered[first]["own"][1])}
+    strange = make_examples("strange").searches["own"].model_copy(update={"queries": 39})
+    examples = {second: make_examples(hostile), other: make_examples("strange", searches={"own": strange})}
+    compared = Comparison(seeds=board.anchors, answered=answered, examples=examples)
     opened = open_page(browser, write_report(records, tmp_path, title="Lost", compared=compared), 1280)
     click(opened, opened.find_element(By.ID, "every"))
 
@@ -499,8 +501,8 @@ def test_what_each_row_loses_alone_is_compared(browser, records, make_examples, 
         found = [line.find_elements(By.TAG_NAME, "td") for line in lines if line.text.startswith("own: queries")]
         return [cell.text.splitlines() for cell in found[0]] if found else []
 
-    assert tick(first, second) == [["0 of 10"], ["5 of 10", *(f"{hostile} {q}" for q in (5, 6, 7))]]
-    assert [cell[0] for cell in tick(third)] == ["0 of 10", "3 of 10", "3 of 10"]
+    assert tick(first, second) == [["0 of 40"], ["5 of 40", *(f"{hostile} {q}" for q in (5, 6, 7))]]
+    assert [cell[0] for cell in tick(third)] == ["0 of 40", "3 of 40", "3 of 40"]
     assert tick(other) == [], "of other queries"
     link = opened.find_element(By.CSS_SELECTOR, f"[id='{second}'] a.mark")
     assert link.text == "22 lost, 1 won" and fits(opened)

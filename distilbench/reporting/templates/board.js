@@ -362,11 +362,12 @@ function difference(one, other, weights) {
 function lostAlone(some, name) {
   const [place, queries] = [some[0].corpus_place, some[0].answered[name][0]];
   if (some.some((row) => row.corpus_place !== place || row.answered?.[name]?.[0] !== queries)) return null;
+  const known = about.queries[`${place} ${queries} ${name}`];
   const bytes = some.map((row) => bytesOf(row.answered[name][1]));
   const answers = Array.from({ length: queries }, (_, q) => bytes.map((own) => (own[q >> 3] >> (q & 7)) & 1));
   return some.map((_, n) => {
     const lost = [...answers.keys()].filter((q) => answers[q].every((is, other) => is === Number(other !== n)));
-    const texts = lost.map((q) => about.queries[name]?.[q]).filter(Boolean).slice(0, 3);
+    const texts = lost.map((q) => known?.[q]).filter(Boolean).slice(0, 3);
     return [`${count(lost.length)} of ${count(queries)}`, ...texts.map((text) => el("small", { class: "text" }, text))];
   });
 }
