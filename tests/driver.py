@@ -1,8 +1,9 @@
-"""A driver of ours that a test ends the hard way."""
+"""What tests start and end: drivers, and `python -m platform...`."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 
 import psutil
@@ -30,3 +31,12 @@ def kill_copy(copy: RunCopy) -> None:
     for thread in (copy._thread, copy.owner._thread):
         if thread.is_alive():
             thread.join()
+
+
+def door_environment(**more: str) -> dict[str, str]:
+    """The environment without what has coverage measure processes that are started.
+
+    It has coverage imported before the working folder is on the path, and with it the standard library's `platform`:
+    the folder of that name is not found any more.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS_")} | more

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from door import door_environment
+from driver import door_environment
 
 ROOT = Path(__file__).parents[1]
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from door import door_environment
-from driver import kill_driver
+from driver import door_environment, kill_driver
 from typer.testing import CliRunner
 
 from distilbench.cli import app

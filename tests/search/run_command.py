@@ -12,7 +12,7 @@ from typing import Any
 
 import optuna
 import psutil
-from door import door_environment
+from driver import door_environment
 from typer.testing import CliRunner, Result
 
 from distilbench.cli import app

@@ -1,16 +1,66 @@
-"""What a sweep notes of its stages."""
+"""What a sweep notes of its stages, and a plan from the times of a finished one."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 from watched import record
 
+from distilbench.commands.plan import plan
+from distilbench.errors import InputError
 from distilbench.events import Event
 from distilbench.machine import GPU_PEAK, PEAK
-from distilbench.records import Rung, TrialRecord
-from distilbench.stage_times import StageTimes, StageTiming, read_timings
+from distilbench.records import Rung, TrialRecord, append_records
+from distilbench.settings.commands import PlanSettings
+from distilbench.stage_times import StageTimes, StageTiming, keep, read_timings
+from distilbench.storage.files import write_json
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """4 trials of 10 steps by 2 workers in 20 s."""
+    monkeypatch.setattr("distilbench.stage_times._pools", [])
+    write_json(tmp_path / "config.json", {"budget.steps": 10})
+    append_records(tmp_path / "trials.jsonl", [record(number) for number in range(4)])
+    keep(tmp_path, StageTiming(stage="start", seconds=5), StageTiming(stage="prepare", seconds=8, count=1000))
+    keep(
+        tmp_path,
+        StageTiming(stage="search", seconds=12, count=3, workers=2),
+        StageTiming(stage="search", seconds=8, count=1, workers=2),
+    )
+    keep(tmp_path, StageTiming(stage="confirm", seconds=4, count=2, workers=2), StageTiming(stage="score", seconds=3))
+    return tmp_path
+
+
+def planned(run: Path, **wanted: Any) -> dict[str, Any]:
+    return plan(PlanSettings(finished=str(run), **wanted), run, Console(quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changed"),
+    [
+        ({}, {}),
+        ({"trials": 40}, {"search": 200}),
+        ({"trials": 40, "workers": 8}, {"search": 50, "confirm": 1}),
+        ({"steps": 30}, {"search": 60, "confirm": 12}),
+        ({"sentences": 4000}, {"prepare": 32}),
+    ],
+)
+def test_stages_scale_with_what_they_depend_on(run: Path, wanted: dict[str, int], changed: dict[str, float]) -> None:
+    took = {"start": 5, "prepare": 8, "search": 20, "confirm": 4, "score": 3}
+    found = planned(run, **wanted)
+    assert {stage["name"]: stage["took_s"] for stage in found["stages"]} == took
+    assert {stage["name"]: stage["planned_s"] for stage in found["stages"]} == took | changed
+    assert found["seconds"] == sum((took | changed).values()) and found["dollars"] is None
+
+
+def test_a_run_without_a_search_is_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--from"):
+        planned(tmp_path)
+
 
 DRIVER_MB = 512.0
 
