@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from distilbench.codes import code_of
@@ -12,7 +13,10 @@ from distilbench.records import IndexCost
 
 def short(number: float) -> str:
     """A time or another measure with three significant digits, never in exponent form."""
-    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+    if not number or abs(number) >= 100:
+        return f"{number:,.0f}"
+    text = f"{number:.{min(9, 2 - math.floor(math.log10(abs(number))))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def signed(difference: float) -> str:
@@ -62,8 +66,8 @@ def binary(size: float) -> str:
     for unit in ("kB", "MB"):
         size /= 1000
         if size < 1000:
-            return f"{size:.3g} {unit}"
-    return f"{size / 1000:,.3g} GB"
+            return f"{short(size)} {unit}"
+    return f"{short(size / 1000)} GB"
 
 
 def value(setting: Any) -> str:

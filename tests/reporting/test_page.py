@@ -19,6 +19,7 @@ from distilbench.reporting import page
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.drawing import DARK_OF, LIGHT, plot_of
+from distilbench.reporting.formats import binary, short
 from distilbench.reporting.page import BUNDLE, plotly_script, score_lines
 from distilbench.reporting.run_facts import Trainings, commands, run_facts
 
@@ -282,6 +283,21 @@ def test_what_a_row_loses_is_escaped_and_stays_with_the_records(make_study, make
     assert "What is lost" not in bare
     again = page.report_from([tmp_path / "records.jsonl.xz"], tmp_path / "again")
     assert (again.parent / "encoders" / f"{row.anchor}.html").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "size"),
+    [
+        (0, "0", "0 B"),
+        (0.00001, "0.00001", "0 B"),
+        (0.012345, "0.0123", "0 B"),
+        (99.96, "100", "100 B"),
+        (999_700, "999,700", "1,000 kB"),  # three digits of 999.7 are 1e+03
+        (1.2345e12, "1,234,500,000,000", "1,234 GB"),
+    ],
+)
+def test_no_number_is_in_exponent_form(number, text, size):
+    assert (short(number), binary(number)) == (text, size)
 
 
 def test_commands(make_score, make_trial):
