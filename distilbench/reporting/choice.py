@@ -268,7 +268,7 @@ def _kept(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
         half = "" if cell.kept_interval is None else f" ± {cell.kept_interval:.1f}"
         on_dev = row.dev.retention or 0.0
         dev = f" ({on_dev:.1f} % on dev)" if on_dev >= KEPT_PERCENT > cell.retention else ""
-        mrr10 = _kept_mrr10(board, row, serving)
+        mrr10 = _kept_mrr10(board, row)
         more = "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
         kept = (own := _with_own_documents(row, board)) and own.test.retention
         other = "" if kept is None else f" ({kept:.1f} % with its own documents)"
@@ -338,14 +338,16 @@ def _interval(board: Leaderboard, row: Row) -> str:
     return f"{score}; one seed, no interval"
 
 
-def _kept_mrr10(board: Leaderboard, row: Row, serving: ServingCosts) -> float | None:
-    """Percent of the teacher's MRR@10 that the row's own index finds, in the set whose costs the leaderboard shows."""
-    keys = [column.key for column in board.columns if column.key.startswith("mrr10:")]
-    if serving.setting is not None:
-        name, split = serving.setting[:2]
-        keys = [f"mrr10:{name}" + (":dev" if split == "dev" else "")]
-    cells = (row.cells[key] for key in keys if key in row.cells)
-    return next((cell.retention for cell in cells if cell.value is not None), None)
+def _kept_mrr10(board: Leaderboard, row: Row) -> float | None:
+    """Percent of the teacher's MRR@10 that the row's own index finds: of the mean over the test sets, as in the table."""
+    teacher = teacher_row(row, board.rows)
+    columns = [column for column in board.columns if column.key.startswith("mrr10:")]
+    keys = [column.key for column in columns if column.keys[0][2] == "test"] or [column.key for column in columns]
+    both = [(row.cells[key].value, teacher.cells[key].value) for key in keys] if teacher else []
+    found = [(own, whole) for own, whole in both if own is not None and whole]
+    if not found or len(found) < sum(whole is not None for _, whole in both):
+        return None
+    return 100 * sum(own for own, _ in found) / sum(whole for _, whole in found)
 
 
 def latency_of(row: Row) -> float | None:

@@ -53,6 +53,7 @@ def page_rows(
     devs = dev_columns(records, {column.keys[0][0]: column.keys[0][3] for column in sets})
     about = {
         "title": board.selection.title,
+        "score": board.columns[0].help,
         "columns": [_described(column) for column in shown],
         "chosen": chosen,
         "sets": {column.key: {"task": column.keys[0][0], "name": _named(column)} for column in sets},

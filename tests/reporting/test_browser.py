@@ -26,6 +26,7 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not in
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import Select  # noqa: E402
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
@@ -402,6 +403,23 @@ def test_chosen_sets_give_means_shares_and_ranks_anew(opened, records):
         assert shown[1]["rank"] == 1 + len(better), "both scores rise alike"
     assert opened.find_element(By.ID, "sets-chosen").text == "2 of 5"
     assert "mean of STS12" in opened.find_element(By.CSS_SELECTOR, ".answer .need.first").text
+
+
+def test_one_choice_judges_by_the_sets_of_a_task(opened):
+    def view():
+        ticked = "return [...document.querySelectorAll('[name=set]:checked')].map(({ value }) => value)"
+        title = opened.find_element(By.CSS_SELECTOR, "#board th[data-key=test]").text
+        return opened.execute_script(ticked), title, opened.find_element(By.CSS_SELECTOR, "figcaption").text
+
+    before = view()
+    choice = Select(opened.find_element(By.ID, "judge"))
+    assert [option.text for option in choice.options] == ["STS average", "Retrieval"]
+    choice.select_by_visible_text("Retrieval")
+    sets, title, caption = view()
+    assert (sets, title) == (["mrr10:quora"], "Mean of chosen sets")
+    assert caption.startswith("The mean of the chosen sets") and "flip=set" in opened.current_url
+    choice.select_by_visible_text("STS average")
+    assert view() == before and "flip" not in opened.current_url
 
 
 def test_my_size_gives_index_time_and_money(opened):

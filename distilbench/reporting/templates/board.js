@@ -59,6 +59,8 @@ const teacherOf = (row) => byAnchor.get(row.teacher_id);
 const competes = (row) => row.role !== "teacher" || row.code !== "float32";
 const control = (name) => form.elements[name];
 const asked = (name) => (control(name)?.value.trim() ? Number(control(name).value) : null);
+const judge = byId("judge");
+const judged = (box, task) => (task ? box.closest("fieldset").querySelector("legend").textContent === task : box.defaultChecked);
 let [chosen, devs, own, qualities, places] = [[], [], false, new Map(), new Map()];
 
 // The weighted mean over sets, of each seed and then over seeds; with the 95 % interval over seeds, or of one seed's items.
@@ -126,6 +128,7 @@ function model() {
   const sets = [...form.querySelectorAll("[name=set]")];
   const ticked = sets.filter((box) => box.checked).map((box) => box.value);
   own = ticked.length > 0 && sets.some((box) => box.checked !== box.defaultChecked);
+  if (judge) judge.selectedIndex = [...judge.options].findIndex(({ value }) => sets.every((box) => box.checked === judged(box, value)));
   chosen = own ? ticked.map((key) => [key, 1 / ticked.length]) : Object.entries(about.chosen);
   devs = own ? ticked.map((key) => [`dev:${about.sets[key].task}`, 1 / ticked.length]) : [["dev", 1]];
   if (!devs.every(([key]) => rows.some((row) => row.scores[key]))) devs = [];
@@ -228,8 +231,8 @@ function showAnswer() {
     return el("div", { class: `need${place ? "" : " first"}` }, named, el("p", { class: "sure" }, el("span", {}, `${sure}.`), code));
   });
   const left = `${rows.filter(within).length} of ${rows.length} rows are within your limits. `;
-  const basis = devs.length ? "Chosen on dev, as ever." : "Chosen by these test scores, since they have no dev sets: expect a little less.";
-  const grown = asked("documents") === null ? "" : ` Index and time are those of ${about.searched}, extrapolated to your documents: an exact search reads every vector.`;
+  const basis = devs.length ? `Chosen by dev scores${own ? " of the tasks of these sets" : ""}.` : "Chosen by these test scores, since they have no dev sets: expect a little less.";
+  const grown = asked("documents") === null ? "" : ` Index and time are those of ${about.searched}, extrapolated to your documents: an exact search reads every vector. Embedding the query comes on top, and quality at that size was not measured.`;
   answer.replaceChildren(...needs, el("p", { class: "absentee" }, left + basis + grown));
 }
 
@@ -242,7 +245,7 @@ for (const row of rows) {
 }
 const lineOf = new Map(lines.flatMap((line) => [line.row, ...line.codes].map((row) => [row, line])));
 const AT_ONCE = 50; // of 500 rows sorted, so many take a busy browser 70 ms to lay out and paint, 100 rows 170, all 400
-let columns = [];
+let [columns, headed] = [[], ""];
 
 function listed() {
   const parts = control("q").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -303,13 +306,15 @@ function head(row, flat) {
 
 function showHead() {
   const seen = about.columns.filter((column) => column.leads || open.has(column.group));
-  if (`${seen.map(({ name }) => name)}` === `${columns.map(({ name }) => name)}`) return; // who sorts keeps the focus
-  columns = seen;
+  const now = `${own} ${seen.map(({ name }) => name)}`;
+  if (now === headed) return; // who sorts keeps the focus
+  [headed, columns] = [now, seen];
   const groups = columns.map(({ group }) => group).filter((group, n, all) => group !== all[n - 1]);
   const spans = groups.map((group) => el("th", { scope: "colgroup", colspan: columns.filter((c) => c.group === group).length }, group));
   const heads = [{ name: "name", title: "Label", kind: "text", help: "In the order of the dev scores, unless sorted" }, ...columns];
   const titles = heads.map(({ name, title, kind, help }) => {
-    const button = el("button", { type: "button", title: help }, title, el("span", { class: "arrow", "aria-hidden": "true" }));
+    const named = own && name === "test" ? "Mean of chosen sets" : title;
+    const button = el("button", { type: "button", title: help }, named, el("span", { class: "arrow", "aria-hidden": "true" }));
     return el("th", { scope: "col", "aria-sort": "none", class: kind === "text" ? "text" : "number", "data-key": name }, button);
   });
   board.tHead.replaceChildren(
@@ -521,6 +526,10 @@ function show(all = true) {
     model();
     showAnswer();
     byId("sets-chosen").textContent = `${chosen.length} of ${form.querySelectorAll("[name=set]").length}`;
+    for (const caption of document.querySelectorAll("figcaption")) {
+      const first = (caption.dataset.first ??= caption.textContent);
+      caption.textContent = own ? first.replace(about.score, "The mean of the chosen sets") : first;
+    }
     clearTimeout(drawing);
     drawing = setTimeout(drawCurrent, 150);
   }
@@ -550,7 +559,14 @@ reveal = (id) => {
 if (board) {
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
-  document.addEventListener("input", (event) => event.target.form === form && changed(event.target.name !== "q"));
+  if (!rows.some((row) => row.times_teacher !== undefined)) [control("speed").disabled, control("speed").placeholder] = [true, "not measured"];
+  const boxes = [...form.querySelectorAll("[name=set]")];
+  for (const option of [...(judge?.options ?? [])].slice(1)) if (boxes.every((box) => judged(box, option.value) === box.defaultChecked)) option.remove();
+  judge?.addEventListener("change", () => {
+    for (const box of boxes) box.checked = judged(box, judge.value);
+    changed(true);
+  });
+  document.addEventListener("input", ({ target }) => target !== judge && target.form === form && changed(target.name !== "q"));
   form.querySelector("[type=reset]").addEventListener("click", () => setTimeout(changed));
   document.addEventListener("change", ({ target }) => {
     if (!target.matches(".compare")) return;
