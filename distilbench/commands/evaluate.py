@@ -156,7 +156,7 @@ class Evaluation:
         def calibration() -> NDArray[np.float32]:
             rows = self.read.train
             vectors_ND = vectors.take(rows)
-            check_vectors(vectors_ND, spec.name, self.read.sentences, rows)
+            check_vectors(vectors_ND, spec.name, self.read, rows)
             return vectors_ND
 
         def codes(width: int) -> Iterator[Code]:

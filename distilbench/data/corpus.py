@@ -228,6 +228,10 @@ class Corpus:
             judged_P2=free(self.judged_P2),
         )
 
+    def quoted(self, row: int) -> str:
+        """A sentence as messages quote it, which pages show too: cut, or its row alone if they may not."""
+        return f"{self.sentences[row]!r:.120}" if self.show else f"row {row}"
+
     @functools.cached_property
     def sentences_fingerprint(self) -> str:
         """SHA-256 of the distinct sentences in order, and of their roles: what an encoding of them depends on."""

@@ -153,7 +153,7 @@ def restrict_to_vectors(corpus: Corpus, known_N: NDArray[np.bool_], source: str,
         unknown = rows[~known_N[rows]]
         if len(unknown):
             counted = f"{len(unknown):,} of its {len(rows):,} texts have no vector in {source}"
-            missing.append(f"{name}: {counted}, such as {corpus.sentences[int(unknown[0])]!r:.80}")
+            missing.append(f"{name}: {counted}, such as {corpus.quoted(int(unknown[0]))}")
         return not len(unknown)
 
     def whole_tasks(tasks: tuple[PairTask, ...]) -> tuple[PairTask, ...]:

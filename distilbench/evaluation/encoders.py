@@ -93,7 +93,7 @@ def encoder_rows(
     read_ND = vectors.take(rows)
     for width in widths:
         vectors_ND = np.ascontiguousarray(read_ND[:, :width])
-        check_vectors(vectors_ND, vectors.encoder, corpus.sentences, rows)
+        check_vectors(vectors_ND, vectors.encoder, corpus, rows)
         codes = codes_of(width)
         kinds = () if vectors.coded_only else indexes
         searches = _searches(vectors, corpus, from_rows(rows, vectors_ND), width, codes, kinds)
@@ -125,16 +125,16 @@ class _Scored:
     def checked(self, rows: Rows) -> NDArray[np.float32]:
         """The whole vectors of `rows`, none of them zero."""
         vectors_ND = self.vectors.take(rows)
-        check_vectors(vectors_ND, self.vectors.encoder, self.corpus.sentences, rows)
+        check_vectors(vectors_ND, self.vectors.encoder, self.corpus, rows)
         return vectors_ND
 
 
-def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequence[str], rows: Rows) -> None:
-    """Check that the vectors of the `rows` of `sentences` have a direction."""
+def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, corpus: Corpus, rows: Rows) -> None:
+    """Check that the vectors of the `rows` of `corpus` have a direction."""
     bad = np.flatnonzero(~(np.linalg.norm(vectors_ND, axis=1) > LEAST_NORM))
     if len(bad):
-        text = sentences[int(rows[bad[0]])]
-        raise InputError(f"encoder {encoder!r}: the vector of {text!r:.120} is zero or not finite, and has no cosine")
+        text = corpus.quoted(int(rows[bad[0]]))
+        raise InputError(f"encoder {encoder!r}: the vector of {text} is zero or not finite, and has no cosine")
 
 
 def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:

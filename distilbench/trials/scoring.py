@@ -215,7 +215,7 @@ def score_candidate(
         judged = {split: sets for split, sets in judged.items() if "sts" not in sets.sets}
     if set(kinds) - {"float32"}:
         rows = calibration_rows(prepared.train, len(calibration_ND))
-        check_vectors(calibration_ND, name, corpus.sentences, rows)
+        check_vectors(calibration_ND, name, corpus, rows)
     of_candidate = {
         "parameters": parameters_of(prepared, candidate.method, candidate.dim, model),
         "sets": corpus.sts_digests,

@@ -238,6 +238,10 @@ def test_vectors_without_a_direction_are_refused(tmp_path: Path, prepared: Prepa
         with pytest.raises(InputError, match=message):
             score(prepared, corpus, tmp_path, replace(teacher, vectors_ND=broken), [32], [])
     broken = np.array(teacher.vectors_ND)
+    broken[np.searchsorted(rows, pair)] = 0
+    with pytest.raises(InputError, match=rf"the vector of row {pair} is"):  # the data forbid showing text
+        score(prepared, replace(corpus, show=False), tmp_path, replace(teacher, vectors_ND=broken), [32], [])
+    broken = np.array(teacher.vectors_ND)
     broken[np.searchsorted(rows, pair), :8] = 0  # a direction at 32 dimensions, none at 8
     with pytest.raises(InputError, match=r"is zero or not finite"):
         score(prepared, corpus, tmp_path, replace(teacher, vectors_ND=broken), [32, 8], [])
