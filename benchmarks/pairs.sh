@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pairs: a small query encoder over the teacher's own documents (results/pairs.md). Every part goes on where it was interrupted:
-# run the same command again.
+# Search: a small query encoder over the teacher's own documents (results/pairs.md), and heads for codes (results/codes.md).
+# Every part goes on where it was interrupted: run the same command again.
 #
 #   DIR=... RUNS=... bash benchmarks/pairs.sh                 all parts, in this order
 #   DIR=... RUNS=... bash benchmarks/pairs.sh mixes tables    some
@@ -16,7 +16,7 @@ set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 TEACHER=${TEACHER:-all-MiniLM-L6-v2} NAME=${NAME:-minilm} SEEDS=${SEEDS:-1} BACKEND=${BACKEND:-torch} PYTHON=${PYTHON:-python}
-DIR=$(cd "$DIR" && pwd) PARTS=${*:-mixes students tables}
+DIR=$(cd "$DIR" && pwd) PARTS=${*:-mixes students tables codes}
 mkdir -p "$RUNS"
 RUNS=$(cd "$RUNS" && pwd)
 
@@ -59,6 +59,22 @@ students() {  # static, one, two and three layers; eight sets
   $PYTHON -m distilbench sweep --method hpd --space search_spaces/studies/pairs.yaml --data "$RUNS/eight" \
     --text "$RUNS/much/*.tsv" --max-sentences 0 --max-documents 0 --max-pairs 2000 \
     --name "$NAME-students" --quantise int8,int4,binary,opq64 $(common)
+}
+
+codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the teacher; eight sets, and STS
+  folder nine squad boolq wikiqa medquad covidqa climatefever cystic npl
+  ln -sfn "$DIR/sts" "$RUNS/nine/sts"
+  text much 1 'NR % 5 == 0' 'NR % 6 == 0'
+  local given="--data $RUNS/nine --max-sentences 0 --max-documents 0 --max-pairs 2000 --select retrieval --teacher $TEACHER"
+  given="$given --store $RUNS/store --runs $RUNS/runs" rows=()
+  for head in '256 for 2 bits' '168 for 3 bits' '128 for 4 bits' '128 for 2 bits' '256 for 1 bit' '84 for 3 bits' \
+    '64 for 2 bits' '128 for 1 bit' '64 for 1 bit'; do rows+=(--row "Neighbours d=$head"); done
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/much/*.tsv" "${rows[@]}" --seeds 3 \
+    --name codes-heads --quantise none
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench sweep --method pca $given --text "$RUNS/much/*.tsv" --name codes-faiss \
+    --quantise int4,int2,binary --faiss-baselines 16,32,64
 }
 
 tables() {
