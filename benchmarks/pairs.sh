@@ -38,7 +38,7 @@ lines() {  # KIND CONDITION NAME
   [ -e "$RUNS/$3/$1.tsv" ] || gunzip -c "$DIR/unlabeled/$1.tsv.gz" | awk "NR == 1 || $2" > "$RUNS/$3/$1.tsv"
 }
 
-common() { echo --select retrieval,documents=teacher --teacher "$TEACHER" --backend "$BACKEND" --store "$RUNS/store" --runs "$RUNS/runs"; }
+common() { echo --select "${1:-retrieval,documents=teacher}" --teacher "$TEACHER" --backend "$BACKEND" --store "$RUNS/store" --runs "$RUNS/runs"; }
 
 mixes() {  # which training text: a static student, one and two layers; seven sets, little text
   folder seven squad boolq wikiqa covidqa climatefever cystic npl
@@ -65,8 +65,8 @@ codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the
   folder nine squad boolq wikiqa medquad covidqa climatefever cystic npl
   ln -sfn "$DIR/sts" "$RUNS/nine/sts"
   text much 1 'NR % 5 == 0' 'NR % 6 == 0'
-  local given="--data $RUNS/nine --max-sentences 0 --max-documents 0 --max-pairs 2000 --select retrieval --teacher $TEACHER"
-  given="$given --store $RUNS/store --runs $RUNS/runs" rows=()
+  local given rows=()
+  given="--data $RUNS/nine --max-sentences 0 --max-documents 0 --max-pairs 2000 $(common retrieval)"
   for head in '256 for 2 bits' '168 for 3 bits' '128 for 4 bits' '128 for 2 bits' '256 for 1 bit' '84 for 3 bits' \
     '64 for 2 bits' '128 for 1 bit' '64 for 1 bit'; do rows+=(--row "Neighbours d=$head"); done
   # shellcheck disable=SC2086

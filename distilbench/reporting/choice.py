@@ -13,6 +13,7 @@ from distilbench.records import AS_IT_CAME, ScoreRecord, TrialRecord
 from distilbench.reporting.board import Leaderboard, Row, competes, mean_cell, searching, teacher_row, told
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
+from distilbench.reporting.frame import searched_column
 from distilbench.reporting.loading import FITTED, export_command
 from distilbench.reporting.names import PAIR
 from distilbench.reporting.serving import ServingCosts, below_overlap, encoder_cost, model_bytes, serving_costs
@@ -268,7 +269,7 @@ def _kept(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
         half = "" if cell.kept_interval is None else f" ± {cell.kept_interval:.1f}"
         on_dev = row.dev.retention or 0.0
         dev = f" ({on_dev:.1f} % on dev)" if on_dev >= KEPT_PERCENT > cell.retention else ""
-        mrr10 = _kept_mrr10(board, row)
+        mrr10 = searched_column(board, "mrr@10").cell(row).retention
         more = "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
         kept = (own := _with_own_documents(row, board)) and own.test.retention
         other = "" if kept is None else f" ({kept:.1f} % with its own documents)"
@@ -336,18 +337,6 @@ def _interval(board: Leaderboard, row: Row) -> str:
         one_seed = "; one seed" if row.record.start != AS_IT_CAME else ""
         return f"{score}, {cell.low:.1f} to {cell.high:.1f} over its test items{one_seed}"
     return f"{score}; one seed, no interval"
-
-
-def _kept_mrr10(board: Leaderboard, row: Row) -> float | None:
-    """Percent of the teacher's MRR@10 that the row's own index finds: of the mean over the test sets, as in the table."""
-    teacher = teacher_row(row, board.rows)
-    columns = [column for column in board.columns if column.key.startswith("mrr10:")]
-    keys = [column.key for column in columns if column.keys[0][2] == "test"] or [column.key for column in columns]
-    both = [(row.cells[key].value, teacher.cells[key].value) for key in keys] if teacher else []
-    found = [(own, whole) for own, whole in both if own is not None and whole]
-    if not found or len(found) < sum(whole is not None for _, whole in both):
-        return None
-    return 100 * sum(own for own, _ in found) / sum(whole for _, whole in found)
 
 
 def latency_of(row: Row) -> float | None:

@@ -169,14 +169,19 @@ def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
     share = "Of the teacher's own test score"
     yield BoardColumn("kept_percent", "Kept,\u00a0%", _kept, "number", formats.tenth, share, shares, EVERYWHERE)
     for metric in TASKS["retrieval"][1]:
-        sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
-        names = ", ".join(c.group.split(",")[1].strip() for c in sets)
-        told = f"What the row's own index finds in {names}, x 100"
-        keys = tuple(c.key for c in sets)
-        name, title = metric.replace("@", ""), TITLES[metric]
-        column = BoardColumn(name, title, _mean_over(board, keys), help=told, shares=True, keys=keys)
-        leads = bool(sets) and metric in HEADLINES
+        column = searched_column(board, metric)
+        leads = bool(column.keys) and metric in HEADLINES
         yield replace(column, group="Quality" if leads else "", on=EVERYWHERE if leads else REPORT)
+
+
+def searched_column(board: Leaderboard, metric: str) -> BoardColumn:
+    """The mean of a retrieval metric over the sets, without a place on the page."""
+    sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
+    names = ", ".join(c.group.split(",")[1].strip() for c in sets)
+    told = f"What the row's own index finds in {names}, x 100"
+    keys = tuple(c.key for c in sets)
+    read = _mean_over(board, keys)
+    return BoardColumn(metric.replace("@", ""), TITLES[metric], read, help=told, shares=True, keys=keys)
 
 
 def _ranks(board: Leaderboard) -> dict[str, int]:

@@ -343,9 +343,9 @@ class RowScorer:
                 return
             theirs = _scores(run / "scores.jsonl")
             for own_id, their_id in zip(ids, self._ids(replace(candidate, run=name), widths, kinds), strict=True):
-                kept = [p for p in (predictions_path(run, their_id), examples_path(run, their_id)) if p.exists()]
-                if own_id not in self.known and their_id in theirs and kept:
-                    for path in kept:
+                predictions = predictions_path(run, their_id)
+                if own_id not in self.known and their_id in theirs and predictions.exists():
+                    for path in filter(Path.exists, (predictions, examples_path(run, their_id))):
                         with atomic_path(predictions_path(self.run, own_id).with_suffix(path.suffix)) as temporary:
                             shutil.copyfile(path, temporary)
                     own = {"run": self.name, "record_id": own_id, "cost": cost, "latency_ms": cost and cost.latency_ms}

@@ -60,6 +60,7 @@ const competes = (row) => row.role !== "teacher" || row.code !== "float32";
 const control = (name) => form.elements[name];
 const asked = (name) => (control(name)?.value.trim() ? Number(control(name).value) : null);
 const judge = byId("judge");
+const boxes = form ? [...form.querySelectorAll("[name=set]")] : []; // a set each
 const judged = (box, task) => (task ? box.closest("fieldset").querySelector("legend").textContent === task : box.defaultChecked);
 let [chosen, devs, own, qualities, places] = [[], [], false, new Map(), new Map()];
 
@@ -125,10 +126,9 @@ function serving(row) {
 }
 
 function model() {
-  const sets = [...form.querySelectorAll("[name=set]")];
-  const ticked = sets.filter((box) => box.checked).map((box) => box.value);
-  own = ticked.length > 0 && sets.some((box) => box.checked !== box.defaultChecked);
-  if (judge) judge.selectedIndex = [...judge.options].findIndex(({ value }) => sets.every((box) => box.checked === judged(box, value)));
+  const ticked = boxes.filter((box) => box.checked).map((box) => box.value);
+  own = ticked.length > 0 && boxes.some((box) => box.checked !== box.defaultChecked);
+  if (judge) judge.selectedIndex = [...judge.options].findIndex(({ value }) => boxes.every((box) => box.checked === judged(box, value)));
   chosen = own ? ticked.map((key) => [key, 1 / ticked.length]) : Object.entries(about.chosen);
   devs = own ? ticked.map((key) => [`dev:${about.sets[key].task}`, 1 / ticked.length]) : [["dev", 1]];
   if (!devs.every(([key]) => rows.some((row) => row.scores[key]))) devs = [];
@@ -193,7 +193,7 @@ function told(row) {
   const { value, interval, low, high, kept, keptInterval } = quality(row);
   const half = keptInterval === undefined ? "" : ` ± ${tenth(keptInterval)}`;
   const answers = about.columns.find(({ name }) => name === "mrr10");
-  const found = answers && !titleOf().includes("MRR@10") ? score(row, weightsOf(row, answers.keys)).kept : undefined;
+  const found = answers && !titleOf().includes("MRR@10") ? cellOf(row, answers).kept : undefined;
   const more = found === undefined ? "" : ` and ${tenth(found)} % of its MRR@10`;
   const parts = [kept !== undefined && `keeps ${tenth(kept)}${half} % of the teacher's ${titleOf()}${more}`, row.costs];
   const documents = asked("documents");
@@ -525,7 +525,7 @@ function show(all = true) {
   if (all) {
     model();
     showAnswer();
-    byId("sets-chosen").textContent = `${chosen.length} of ${form.querySelectorAll("[name=set]").length}`;
+    byId("sets-chosen").textContent = `${chosen.length} of ${boxes.length}`;
     for (const caption of document.querySelectorAll("figcaption")) {
       const first = (caption.dataset.first ??= caption.textContent);
       caption.textContent = own ? first.replace(about.score, "The mean of the chosen sets") : first;
@@ -560,7 +560,6 @@ if (board) {
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
   if (!rows.some((row) => row.times_teacher !== undefined)) [control("speed").disabled, control("speed").placeholder] = [true, "not measured"];
-  const boxes = [...form.querySelectorAll("[name=set]")];
   for (const option of [...(judge?.options ?? [])].slice(1)) if (boxes.every((box) => judged(box, option.value) === box.defaultChecked)) option.remove();
   judge?.addEventListener("change", () => {
     for (const box of boxes) box.checked = judged(box, judge.value);
