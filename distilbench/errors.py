@@ -7,6 +7,10 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class InputError(Exception):
@@ -22,6 +26,12 @@ class NotAllScored(InputError):
     """Some models could not be scored; the others are, and are published."""
 
     status = 1
+
+
+def invalid(error: ValidationError, whole: str = "the file") -> str:
+    """The first of pydantic's errors: its place (`whole` where it has none), what is wrong, the value."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']} (got {first['input']!r:.80})"
 
 
 def unforeseen(error: Exception) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.codes import CODE_PATTERN, CompetitionKey, competition_key
-from distilbench.errors import InputError
+from distilbench.errors import InputError, invalid
 from distilbench.selection import TITLES
 from distilbench.storage.files import FULL, disk_full, fingerprint
 
@@ -385,6 +385,4 @@ def read_json_lines(path: Path, adapter: TypeAdapter[Line]) -> Iterator[Line]:
         try:
             yield adapter.validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "the line"
-            raise InputError(f"{path}, row {row}: {field}: {first['msg']} (got {first['input']!r:.80})") from None
+            raise InputError(f"{path}, row {row}: {invalid(error, 'the line')}") from None

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from distilbench.errors import InputError
+from distilbench.errors import InputError, invalid
 from distilbench.events import INTERRUPTED
 from distilbench.machine import process_mark
 from distilbench.progress.console import (
@@ -152,9 +152,7 @@ def _progress(path: Path) -> Progress | None:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise InputError(f"{path}: {where}: {first['msg']} (got {first['input']!r:.80})") from None
+        raise InputError(f"{path}: {invalid(error)}") from None
 
 
 def print_status(statuses: Iterable[RunStatus], console: Console) -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from distilbench.data.readers import either
 from distilbench.data.splits import split_files
-from distilbench.errors import InputError
+from distilbench.errors import InputError, invalid
 from distilbench.selection import Selection
 
 FILE = "about.json"
@@ -84,8 +84,7 @@ def about(root: Path) -> About:
     try:
         read = About.model_validate_json(path.read_bytes()) if path.is_file() else About()
     except (OSError, ValidationError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else None
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+        reason = invalid(error, "") if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{path}: {reason}") from None
     try:
         read.selection  # noqa: B018 - a measure that is not known is refused here

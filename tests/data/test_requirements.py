@@ -106,6 +106,7 @@ def test_a_task_that_a_folder_cannot_have(folder: Path, names: tuple[str, ...], 
     [
         ("{", "about.json: : Invalid JSON"),
         ('{"demo": true}', "about.json: demo: Extra inputs"),
+        ('{"show": "perhaps"}', r"about.json: show: .* valid boolean.*\(got 'perhaps'\)"),
         ('{"pair_tasks": {"X": {"kind": "many"}}}', r"about.json: pair_tasks.X.kind: .*'regression'"),
         ('{"select": "mrr"}', r"about.json: .*'mrr' is no measure; expected one of sts"),
     ],
