@@ -46,6 +46,12 @@ def note_pool(took: StageTiming) -> None:
     _pools.append(took)
 
 
+def keep_start(run: Path, seconds: float) -> None:
+    """Keep how long it took until the first stage. Pools that were noted before, of another run, are not this one's."""
+    _pools.clear()
+    keep(run, StageTiming(stage="start", seconds=seconds))
+
+
 @contextlib.contextmanager
 def timed_stage(run: Path, stage: str, count: int = 0) -> Iterator[None]:
     """Time a stage of `run`; it is written if it ends well."""

@@ -20,7 +20,7 @@ from distilbench.reporting.exports import terminal_summary
 from distilbench.reporting.page import LivePage
 from distilbench.reporting.runs import read_runs
 from distilbench.settings.sweep import SweepSettings
-from distilbench.stage_times import StageTiming, keep, timed_stage
+from distilbench.stage_times import keep_start, timed_stage
 
 
 def sweep(settings: SweepSettings, console: Console) -> Path:
@@ -39,7 +39,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
         if copy:
             copy.start()
         with on_cluster(settings, console):
-            keep(run, StageTiming(stage="start", seconds=time.time() - clock.began))
+            keep_start(run, time.time() - clock.began)
             with timed_stage(run, "prepare", len(corpus.sentences)):
                 needs = requirements_of([(get_method(m.space.method), m.space.possible) for m in methods])
                 inputs = prepare_corpus(settings, corpus, needs, console, quick=methods[0].quick)

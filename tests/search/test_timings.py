@@ -15,7 +15,7 @@ from distilbench.events import Event
 from distilbench.machine import GPU_PEAK, PEAK
 from distilbench.records import Rung, TrialRecord, append_records
 from distilbench.settings.commands import PlanSettings
-from distilbench.stage_times import StageTimes, StageTiming, keep, read_timings
+from distilbench.stage_times import StageTimes, StageTiming, keep, keep_start, note_pool, read_timings, timed_stage
 from distilbench.storage.files import write_json
 
 
@@ -103,3 +103,11 @@ def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ),
         StageTiming(stage="score", seconds=2.5, workers=3, driver_mb=DRIVER_MB),
     ]
+
+
+def test_a_pool_of_another_run_is_not_this_ones(tmp_path: Path) -> None:
+    note_pool(StageTiming(stage="Teacher encoding", seconds=9.0))
+    keep_start(tmp_path, 2.0)
+    with timed_stage(tmp_path, "prepare"):
+        note_pool(StageTiming(stage="Tokens", seconds=1.0))
+    assert [t.stage for t in read_timings(tmp_path)] == ["start", "Tokens", "prepare"]
