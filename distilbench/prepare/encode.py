@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
-from distilbench.data.sentences import FILE, CorpusText, SentenceFile, sentences_artifact
+from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import (
     EncoderSpec,
     check_finite,
@@ -30,8 +30,8 @@ from distilbench.errors import InputError
 from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
 from distilbench.prepare.tokens import load_tokens
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import MANIFEST, ShardedArray, save_array, shard_name, shard_ranges
-from distilbench.storage.files import fingerprint
+from distilbench.storage.arrays import MANIFEST, ShardedArray, damaged_shards, save_array, shard_name, shard_ranges
+from distilbench.storage.files import fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
 KIND = "embeddings"
@@ -42,6 +42,8 @@ ONE_PROCESS = 2048
 """Sentences up to which threads of one process read them on one machine without a GPU: a worker takes 15 s to start."""
 BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 """What `torch.cpu.get_capabilities` calls those that multiply bfloat16 numbers: of x86 and of Arm."""
+READ = "read.json"
+"""The files of the store, in order, whose sentences an artifact has the vectors of."""
 MOST_UNKNOWN = 0.75
 """The largest part of a corpus that is encoded apart, where the store has the vectors of the others."""
 
@@ -135,10 +137,12 @@ class CorpusEncoding:
         names, counts = [shard_name(i) for i, _, _ in shards], list[int]()
 
         def make(folder: Path, missing: list[str]) -> None:
+            files = sentences_artifact(text.sentences, text.fingerprint, self.store).paths
+            write_json(folder / READ, [f"{path.parent.name}/{path.name}" for path in files])
             missing_shards = [shard for shard in shards if shard_name(shard[0]) in set(missing)]
             counts.append(self._make(folder, missing_shards, text, parts, device))
 
-        path = self.store.build(KIND, parts, names, make)
+        path = self.store.build(KIND, parts, [*names, READ], make)
         widths = {np.load(path / name, mmap_mode="r", allow_pickle=False).shape[1] for name in names}
         if len(widths) > 1:
             found = " and of ".join(map(str, sorted(widths)))
@@ -253,12 +257,14 @@ def known_vectors(
     for manifest in sorted(store.root.glob(f"{KIND}-*/{MANIFEST}")):
         try:
             theirs = dict(json.loads(manifest.read_text())["parts"])
+            read = json.loads((manifest.parent / READ).read_text())
         except (OSError, ValueError, LookupError, TypeError):
             continue  # another process takes it away, or it is damaged: `ArtifactStore.find` says so to whom it concerns
         if theirs == parts or theirs | {"sentences": parts["sentences"]} != parts:
             continue
-        if path := store.find("sentences", {"sentences": theirs["sentences"]}):
-            known = SentenceFile(path / FILE)
+        files = [store.root / name for name in read]
+        if all(path.exists() and not damaged_shards(path.parent) for path in files):
+            known = SentenceFile(*files)
             found = pc.index_in(text, value_set=known.column())
             if len(found) - found.null_count > most:
                 most, best = len(found) - found.null_count, (theirs, len(known), found)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from distilbench.data.sentences import CorpusText
+from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
@@ -263,6 +263,17 @@ def test_a_corpus_that_grows_is_not_encoded_anew(store: Path, spec: EncoderSpec)
         whole(vectors)[40:], encode(spec.load(), grown[40:], prompt=spec.prompt), rtol=2**-11, atol=1e-5
     )
     assert encoded(store, spec, grown[::-1])[1] == 0
+
+
+def test_the_text_of_several_files_is_not_encoded_anew(tmp_path: Path, spec: EncoderSpec) -> None:
+    """A corpus with --text is its own sentences' file and the text's."""
+    store = ArtifactStore(tmp_path)
+    parts = [sentences_artifact(part, key, store) for part, key in ((SENTENCES[:10], "a"), (SENTENCES[10:], "b"))]
+    both = SentenceFile(*(path for part in parts for path in part.paths))
+    first, _ = CorpusEncoding(spec, store, "test").vectors(CorpusText(both, "both"))
+    vectors, count = encoded(tmp_path, spec, (*SENTENCES[::-1], "a new one"))
+    assert count == 1
+    np.testing.assert_array_equal(whole(vectors)[:40], whole(first)[::-1])
 
 
 def test_where_most_sentences_are_new_all_are_encoded(store: Path, spec: EncoderSpec) -> None:
