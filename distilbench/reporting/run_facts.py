@@ -121,12 +121,13 @@ def _described(folder: Path) -> RunRecord | None:
 def unique_trials(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[TrialRecord, ...]:
     """The trials by run (in order of appearance), number and seed; of a trial recorded twice, the last record.
 
-    Its number alone does not tell a trial where a run has several seeds or methods.
+    Its number alone does not tell a trial where a run has several seeds or methods. A trial that was stopped, and trained to
+    its end to confirm it, is two: the search's, then the confirmation.
     """
     latest: dict[str, dict[str, TrialRecord]] = {}
     for record in records:
         if isinstance(record, TrialRecord):
-            key = [record.number, record.seed, record.method, record.dim, record.params]
+            key = [record.number, record.seed, record.confirms, record.method, record.dim, record.params]
             latest.setdefault(record.run, {})[json.dumps(key, sort_keys=True, default=str)] = record
     return tuple(t for trials in latest.values() for t in sorted(trials.values(), key=lambda t: (t.number, t.seed)))
 

@@ -52,6 +52,14 @@ def test_the_facts_of_a_run(two_runs):
     assert run_facts(records, board)[0].described.config == {}
 
 
+def test_a_stopped_trial_that_is_confirmed_is_still_a_trial_of_the_search(two_runs):
+    records, folders = two_runs()
+    stopped = next(r for r in records if getattr(r, "state", "") == "PRUNED")
+    confirmed = stopped.model_copy(update={"state": "COMPLETE", "confirms": True})
+    a, _ = run_facts([*records, confirmed], leaderboard(records), folders)
+    assert (a.trials, dict(a.states), a.confirmations) == (3, {"COMPLETE": 2, "PRUNED": 1}, 1)
+
+
 def test_the_number_of_training_sentences_is_told(two_runs, tmp_path):
     records, folders = two_runs()
     assert "training sentences" not in write_report(records, tmp_path / "none", title="t", folders=folders).read_text()
