@@ -125,10 +125,12 @@ def _keyed(streams: Sequence[TextStream]) -> Iterator[pa.RecordBatch]:
 def with_judgements(corpus: Corpus, root: Path | None, limits: Limits, *, passages: bool) -> Corpus:
     """`corpus`, training also on the queries and relevant passages of the judgements of `root` (None: no folder).
 
-    Of `limits.pairs` pairs at most, none with a text that a dev or test set asks about. With `passages` also as many of the
-    other passages as `limits.documents` allows, for negatives to be found among. Its own sentences keep their rows.
+    Of `limits.pairs` pairs at most, as many of each set as it has, none with a text that a dev or test set asks about. With
+    `passages` also as many of the other passages as `limits.documents` allows, for negatives to be found among. Its own
+    sentences keep their rows.
     """
     found = [layout for layout in layouts(root) if TRAIN in layout.qrels] if root else []
+    found.sort(key=lambda layout: layout.qrels[TRAIN].stat().st_size)  # what a small one leaves of its share the next have
     if not found:
         return corpus
     asked = {corpus.sentences[row] for row in asked_rows(corpus)}
@@ -136,8 +138,9 @@ def with_judgements(corpus: Corpus, root: Path | None, limits: Limits, *, passag
     builder.rows(corpus.sentences)
     judged, others, notes = list[tuple[int, int]](), list[int](), list[str]()
     left = limits.pairs
-    for layout in found:
-        pairs, more, total = _read(layout, asked, left, limits.documents if passages else 0)
+    for place, layout in enumerate(found):
+        share = None if left is None else -(-left // (len(found) - place))
+        pairs, more, total = _read(layout, asked, share, limits.documents if passages else 0)
         left = None if left is None else max(0, left - len(pairs))
         queries, relevant = (builder.rows([pair[side] for pair in pairs]).tolist() for side in (0, 1))
         judged += zip(queries, relevant, strict=True)

@@ -25,7 +25,7 @@ KEPT_PERCENT = 95
 FEW_BYTES = 64
 FASTER = 1.1
 """Times the teacher's sentences per second, from which a row counts as faster: less is within what timing varies by."""
-BEST, SMALLEST, SMALL = "Best quality", f"Smallest that keeps {KEPT_PERCENT} %", f"Best in {FEW_BYTES} bytes"
+BEST, SMALLEST, SMALL = "Best quality by dev", f"Smallest that keeps {KEPT_PERCENT} %", f"Best in {FEW_BYTES} bytes"
 FASTEST, TRAINED = f"Fastest that keeps {KEPT_PERCENT} %", "Best trained student"
 
 
@@ -123,7 +123,7 @@ def choose(board: Leaderboard, compared: Comparison, serving: ServingCosts) -> d
     """Choose a row for each need; without the needs that no row serves. The rows are of one corpus.
 
     The teacher's float32 vectors serve none, unless nothing else was scored. Of those that keep 95 % of the teacher's dev
-    score the one of the least cost is taken, of equal ones the higher dev score.
+    score the one of the least cost is taken: of equal bytes the higher dev score, of equal speed the best by `best_of`.
     """
     rows = [row for row in candidates(board.rows) if competes(row.record)]
     keeping = [row for row in rows if _keeps(row)]
@@ -134,7 +134,7 @@ def choose(board: Leaderboard, compared: Comparison, serving: ServingCosts) -> d
         BEST: best_of(rows or candidates(board.rows), compared),
         SMALLEST: min(keeping, key=_smallest_first, default=None),
         SMALL: best_of([row for row in rows if row.record.bytes_per_vector <= FEW_BYTES], compared),
-        FASTEST: min(quick, key=_worse, default=None),
+        FASTEST: best_of(quick, compared),
         TRAINED: best_of([row for row in rows if _is_trained(row)], compared),
     }
     return {need: row for need, row in found.items() if row is not None}
@@ -270,7 +270,7 @@ def _kept(row: Row, board: Leaderboard, serving: ServingCosts) -> Iterator[str]:
         on_dev = row.dev.retention or 0.0
         dev = f" ({on_dev:.1f} % on dev)" if on_dev >= KEPT_PERCENT > cell.retention else ""
         mrr10 = searched_column(board, "mrr@10").cell(row).retention
-        more = "" if mrr10 is None else f" and {mrr10:.1f} % of its MRR@10"
+        more = "" if mrr10 is None else f" and {mrr10:.1f} % of its search (MRR@10)"
         kept = (own := _with_own_documents(row, board)) and own.test.retention
         other = "" if kept is None else f" ({kept:.1f} % with its own documents)"
         yield f"keeps {cell.retention:.1f}{half} %{dev} of the teacher's {board.selection.title}{other}{more}"
@@ -309,14 +309,14 @@ def _size(row: Row, board: Leaderboard) -> str:
 
 def costs_told(row: Row, board: Leaderboard, serving: ServingCosts) -> str:
     """Its bytes, its speed and the size of its model, as answers for a reader's limits say them."""
-    return ", ".join([_size(row, board), *_speed(row, serving), f"{binary(model_bytes(row))} of model"])
+    return ", ".join([_size(row, board), *_speed(row, serving), f"{binary(model_bytes(row))} on disk"])
 
 
 def _speed(row: Row, serving: ServingCosts) -> Iterator[str]:
     speed, ratio = serving.rows[row.anchor].sentences_per_s, serving.rows[row.anchor].times_teacher
     if ratio is not None and competes(row.record):
         same = 1 / FASTER < ratio < FASTER
-        yield "as fast as the teacher" if same else f"{short(ratio)} times the teacher's sentences per second"
+        yield "as fast as the teacher" if same else f"{short(ratio)} times as fast as the teacher on a CPU"
     elif speed:
         yield f"{short(speed)} sentences per second"
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from distilbench.evaluation.examples import Examples
 from distilbench.reporting.board import Leaderboard, Row, t_quantile, teacher_row, told
-from distilbench.reporting.choice import FASTER, KEPT_PERCENT, candidates, costs_told
+from distilbench.reporting.choice import FASTER, FEW_BYTES, KEPT_PERCENT, candidates, costs_told
 from distilbench.reporting.columns import DEV, HEADLINES, TASKS, TEST, Column, dev_columns, scores_of, value_of
 from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.drawing import script_json
@@ -59,6 +59,7 @@ def page_rows(
         "sets": {column.key: {"task": column.keys[0][0], "name": _named(column)} for column in sets},
         "t": {n: t_quantile(n) for n in range(2, 1 + max((len(row.seeds) for row in board.rows), default=1))},
         "keeps": KEPT_PERCENT,
+        "few": FEW_BYTES,
         "faster": FASTER,
         "taken": [row.anchor for row in taken],
         "searched": costs.searched,

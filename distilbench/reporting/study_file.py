@@ -80,7 +80,9 @@ def write_study(
     lines = [*records, *runs, *([] if report is None else [report])]
     payload = b"".join(line.model_dump_json().encode() + b"\n" for line in lines)
     with atomic_path(path) as temporary:
-        temporary.write_bytes(lzma.compress(payload, preset=9 | lzma.PRESET_EXTREME))  # a fifth smaller, in twice the time
+        temporary.write_bytes(
+            lzma.compress(payload, preset=9 | lzma.PRESET_EXTREME)
+        )  # a fifth smaller, in twice the time
 
 
 def read_study(sources: Sequence[Path]) -> Study:

@@ -88,6 +88,18 @@ def test_limits_keep_all_answers_of_a_query(tmp_path: Path) -> None:
     assert len(with_judgements(base(), folder, Limits(None, None, None), passages=True).judged_P2) == 12
 
 
+def test_a_limit_is_shared_by_all_sets(tmp_path: Path) -> None:
+    """A set with few judgements leaves the rest of its share to the larger ones, whatever their names."""
+    tsv_layout(tmp_path)
+    tsv_layout(tmp_path / "more", [(7, 33), (9, 34)])
+    (tmp_path / "more" / "mine").rename(tmp_path / "small")
+    corpus = with_judgements(base(), tmp_path, Limits(pairs=8), passages=False)
+    counts = {
+        line.split()[0]: int(line.split("training on ")[1].split()[0]) for line in corpus.found if "pairs of a" in line
+    }
+    assert counts["small"] == 2 and 5 <= counts["mine"] <= 7
+
+
 def test_a_folder_without_judgements_changes_nothing(tmp_path: Path) -> None:
     plain = base()
     assert with_judgements(plain, tmp_path, Limits(), passages=True) is plain

@@ -79,7 +79,7 @@ def test_the_command_names_the_student_its_models_and_the_teacher(run, tmp_path)
     assert result.exit_code == 0, result.output
     text = result.output
     assert text.startswith(
-        "MCR2-32-int8: keeps 84.9 ± 3.1 % of the teacher's STS average and 80.3 % of its MRR@10, 32 bytes"
+        "MCR2-32-int8: keeps 84.9 ± 3.1 % of the teacher's STS average and 80.3 % of its search (MRR@10), 32 bytes"
     )
     # quality 69, minus 1.5 in the mean of the test sets, plus 4 in dev; seeds are one apart
     assert "STS average 67.50 ± 2.48 over 3 seeds" in text and "\n1     73.00   " in text

@@ -371,7 +371,7 @@ def test_limits_move_answer_table_figure_and_address(drawn, records):
         assert named.text.startswith(f"Take {best.name}: {said}")
         assert f"--student {best.anchor} " in named.text and f"bytes={size}" in drawn.current_url
         found = next(column for column in board_columns(board) if column.name == "mrr10").cell(best).retention
-        assert kept is None or found is None or f" and {found:.1f} % of its MRR@10" in named.text
+        assert kept is None or found is None or f" and {found:.1f} % of its search (MRR@10)" in named.text
         small = {row.name for row in board.rows if row.record.bytes_per_vector <= size}
         assert set(labels(drawn)[1:]) == small, "below the teacher"
         x = "return document.getElementById('plot-quality-bytes').data.filter(t => t.customdata).flatMap(t => t.x)"
@@ -434,6 +434,26 @@ def test_my_size_gives_index_time_and_money(opened):
         assert money == pytest.approx(size / 1e9 * 4 + 10 * ms / 1000 * 30)
     told = opened.find_element(By.CSS_SELECTOR, ".answer").text
     assert "of index for 2,000,000 documents" in told and "extrapolated" in told and "a month" in told
+
+
+def test_a_number_may_be_written_as_people_write_it(opened):
+    def documents(text):
+        control = field(opened, "documents")
+        control.clear()
+        control.send_keys(text)
+        return opened.execute_script("return asked('documents')"), control.get_attribute("aria-invalid") is not None
+
+    click(opened, opened.find_element(By.CSS_SELECTOR, "#case details:has([name=documents]) summary"))
+    for text in ("10,000,000", "10M", "10 million", "0.01b"):
+        assert documents(text) == (10_000_000, False), text
+    assert documents("ten") == documents("-1") == documents("10 parsecs") == (None, True)
+
+
+def test_with_a_number_of_documents_alone_the_first_choice_stays(opened):
+    chosen = opened.find_element(By.CSS_SELECTOR, ".need.first a.label").text
+    fill(opened, "documents", "5000")
+    assert "of index for 5,000 documents" in opened.find_element(By.CSS_SELECTOR, ".answer").text
+    assert opened.find_element(By.CSS_SELECTOR, ".need.first a.label").text == chosen
 
 
 def page_numbers(browser):

@@ -58,7 +58,15 @@ for (const row of rows) for (const key of Object.keys(row.scores)) present[`${ro
 const teacherOf = (row) => byAnchor.get(row.teacher_id);
 const competes = (row) => row.role !== "teacher" || row.code !== "float32";
 const control = (name) => form.elements[name];
-const asked = (name) => (control(name)?.value.trim() ? Number(control(name).value) : null);
+const scales = { k: 1e3, m: 1e6, million: 1e6, b: 1e9, billion: 1e9 };
+// The number in a field, such as 10,000,000, 10M or 10 million; null where it is empty or something else.
+function asked(name) {
+  const field = control(name);
+  const parts = field?.value.toLowerCase().replace(/[,_\s]/g, "").match(/^(\d*\.?\d+)([a-z]*)$/);
+  const scale = parts && (parts[2] ? scales[parts[2]] : 1);
+  field?.toggleAttribute("aria-invalid", Boolean(field.value.trim() && !scale));
+  return scale ? Number(parts[1]) * scale : null;
+}
 const judge = byId("judge");
 const boxes = form ? [...form.querySelectorAll("[name=set]")] : []; // a set each
 const judged = (box, task) => (task ? box.closest("fieldset").querySelector("legend").textContent === task : box.defaultChecked);
@@ -173,29 +181,44 @@ function marksOf(row) {
 // ---- the answer: the page's own, or for the reader's limits and sets by the same rules
 
 function choose() {
+  const floor = asked("kept") ?? about.keeps;
   const pool = rows.filter((row) => row.usable && competes(row) && within(row) && merit(row).value !== undefined);
-  const keeping = pool.filter((row) => merit(row).kept >= (asked("kept") ?? about.keeps));
-  const best = inOrder(pool, (row) => merit(row).value, "descending")[0];
-  const alike = (row) => !own && best.alike?.includes(row.id);
+  const keeping = pool.filter((row) => merit(row).kept >= floor);
   const least = (items) => [...items].sort((a, b) => a.bytes - b.bytes || merit(b).value - merit(a).value)[0];
-  const quick = inOrder(keeping, (row) => row.times_teacher, "descending");
+  const level = (row, best) => merit(row).value === merit(best).value || (!own && best.alike?.includes(row.id));
+  const bestOf = (items) => {
+    const best = inOrder(items, (row) => merit(row).value, "descending")[0];
+    return least(items.filter((row) => level(row, best)));
+  };
+  const top = Math.max(...keeping.map((row) => row.times_teacher ?? 0));
+  const quick = keeping.filter((row) => row.times_teacher >= Math.max(about.faster, top / 1.02));
+  const [best, small, smallest] = [bestOf(pool), bestOf(pool.filter((row) => row.bytes <= about.few)), least(keeping)];
   const needs = [
-    ["Take ", best && least(pool.filter((row) => row === best || alike(row)))],
-    [`Smallest that keeps ${asked("kept") ?? about.keeps} %: `, least(keeping)],
-    ["Fastest of these: ", quick[0]?.times_teacher >= about.faster ? quick[0] : null],
+    ["Take ", asked("bytes") !== null ? best : keeping.includes(small) ? small : (smallest ?? best)],
+    ["Best quality by dev: ", best],
+    [`Smallest that keeps ${floor} %: `, smallest],
+    [`Fastest that keeps ${floor} %: `, bestOf(quick)],
   ];
   return needs.filter(([, row], n) => row && needs.findIndex(([, other]) => other === row) === n);
 }
 
-const titleOf = () => (own ? `mean of ${chosen.map(([key]) => about.sets[key].name).join(", ")}` : about.title);
+function titleOf() {
+  if (!own) return about.title;
+  const parts = chosen.map(([key]) => about.sets[key].name.match(/^(.*?)(?: \((.*)\))?$/));
+  const metric = parts.every((part) => part[2] === parts[0][2]) ? parts[0][2] : undefined; // the same of all
+  const names = parts.map((part) => (metric ? part[1] : part[0])).join(", ");
+  return metric ? `${metric} (${parts.length > 1 ? "mean of " : ""}${names})` : `mean of ${names}`;
+}
 
 function told(row) {
   const { value, interval, low, high, kept, keptInterval } = quality(row);
   const half = keptInterval === undefined ? "" : ` ± ${tenth(keptInterval)}`;
   const answers = about.columns.find(({ name }) => name === "mrr10");
   const found = answers && !titleOf().includes("MRR@10") ? cellOf(row, answers).kept : undefined;
-  const more = found === undefined ? "" : ` and ${tenth(found)} % of its MRR@10`;
-  const parts = [kept !== undefined && `keeps ${tenth(kept)}${half} % of the teacher's ${titleOf()}${more}`, row.costs];
+  const more = found === undefined ? "" : ` and ${tenth(found)} % of its search (MRR@10)`;
+  const floor = asked("kept") ?? about.keeps;
+  const onDev = merit(row).kept >= floor && kept < floor ? ` (${tenth(merit(row).kept)} % on dev)` : "";
+  const parts = [kept !== undefined && `keeps ${tenth(kept)}${half} %${onDev} of the teacher's ${titleOf()}${more}`, row.costs];
   const documents = asked("documents");
   if (documents !== null) {
     parts.push(`${binary(sized(row, "index_bytes"))} of index for ${count(documents)} documents`);
@@ -230,7 +253,9 @@ function showAnswer() {
     const named = el("p", {}, el("strong", {}, title, nameOf(row, row.told)), `: ${summary}.`);
     return el("div", { class: `need${place ? "" : " first"}` }, named, el("p", { class: "sure" }, el("span", {}, `${sure}.`), code));
   });
-  const left = `${rows.filter(within).length} of ${rows.length} rows are within your limits. `;
+  const whole = rows.some((row) => (merit(row).kept ?? quality(row).kept) !== undefined);
+  const unknown = asked("kept") !== null && !whole ? "What is kept is not known: the teacher has no score of these sets. " : "";
+  const left = `${rows.filter(within).length} of ${rows.length} rows are within your limits. ${unknown}`;
   const basis = devs.length ? `Chosen by dev scores${own ? " of the tasks of these sets" : ""}.` : "Chosen by these test scores, since they have no dev sets: expect a little less.";
   const grown = asked("documents") === null ? "" : ` Index and time are those of ${about.searched}, extrapolated to your documents: an exact search reads every vector. Embedding the query comes on top, and quality at that size was not measured.`;
   answer.replaceChildren(...needs, el("p", { class: "absentee" }, left + basis + grown));
