@@ -450,10 +450,10 @@ def test_a_number_may_be_written_as_people_write_it(opened):
 
 
 def test_with_a_number_of_documents_alone_the_first_choice_stays(opened):
-    chosen = opened.find_element(By.CSS_SELECTOR, ".need.first a.label").text
+    chosen = opened.find_element(By.CSS_SELECTOR, ".need.first strong").text
     fill(opened, "documents", "5000")
     assert "of index for 5,000 documents" in opened.find_element(By.CSS_SELECTOR, ".answer").text
-    assert opened.find_element(By.CSS_SELECTOR, ".need.first a.label").text == chosen
+    assert opened.find_element(By.CSS_SELECTOR, ".need.first strong").text == chosen
 
 
 def page_numbers(browser):
