@@ -130,7 +130,7 @@ def with_judgements(corpus: Corpus, root: Path | None, limits: Limits, *, passag
     sentences keep their rows.
     """
     found = [layout for layout in layouts(root) if TRAIN in layout.qrels] if root else []
-    found.sort(key=lambda layout: layout.qrels[TRAIN].stat().st_size)  # what a small one leaves of its share the next have
+    found.sort(key=lambda layout: layout.qrels[TRAIN].stat().st_size)  # what a small one leaves, larger ones have
     if not found:
         return corpus
     asked = {corpus.sentences[row] for row in asked_rows(corpus)}
