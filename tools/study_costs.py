@@ -24,8 +24,8 @@ from distilbench.evaluation.cost import CostBench
 from distilbench.records import FROZEN, EncoderCost, ScoreRecord
 from distilbench.reporting.study_file import read_study, write_study
 from distilbench.storage.store import ArtifactStore
+from distilbench.trials.costs import FLOAT32
 
-FLOAT32 = 4
 LAYERS, STATIC = " layers:", " tokens (static)"
 NOTE = (
     "Speeds were measured after the study, on {processor}: of encoders with the teacher's layers or tokens that a row has, "

@@ -125,7 +125,7 @@ def _keyed(streams: Sequence[TextStream]) -> Iterator[pa.RecordBatch]:
 def with_judgements(corpus: Corpus, root: Path | None, limits: Limits, *, passages: bool) -> Corpus:
     """`corpus`, training also on the queries and relevant passages of the judgements of `root` (None: no folder).
 
-    Of `limits.pairs` pairs at most, as many of each set as it has, none with a text that a dev or test set asks about. With
+    Of `limits.pairs` pairs at most, shared evenly by the sets, none with a text that a dev or test set asks about. With
     `passages` also as many of the other passages as `limits.documents` allows, for negatives to be found among. Its own
     sentences keep their rows.
     """

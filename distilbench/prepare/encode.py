@@ -137,8 +137,6 @@ class CorpusEncoding:
         names, counts = [shard_name(i) for i, _, _ in shards], list[int]()
 
         def make(folder: Path, missing: list[str]) -> None:
-            files = sentences_artifact(text.sentences, text.fingerprint, self.store).paths
-            write_json(folder / READ, [f"{path.parent.name}/{path.name}" for path in files])
             missing_shards = [shard for shard in shards if shard_name(shard[0]) in set(missing)]
             counts.append(self._make(folder, missing_shards, text, parts, device))
 
@@ -197,9 +195,12 @@ class CorpusEncoding:
     ) -> int:
         """Write these shards, from vectors that the store has where they are enough; how many sentences were encoded."""
         total, wanted = len(text.sentences), sum(stop - start for _, start, stop in shards)
-        if wanted < total:
+        if 0 < wanted < total:
             rich.print(f"{self.label}: {total - wanted} of {total} sentences were encoded before the interruption")
         readable = sentences_artifact(text.sentences, text.fingerprint, self.store)
+        write_json(folder / READ, [f"{path.parent.name}/{path.name}" for path in readable.paths])
+        if not shards:  # `READ` alone was damaged
+            return 0
         known = None if self.spec.by_role else known_vectors(readable, parts, self.store)
         rows_n = np.concatenate([np.arange(start, stop) for _, start, stop in shards])
         if known is not None:

@@ -20,7 +20,7 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
 from distilbench.prepare.encode import BF16_INSTRUCTIONS as INSTRUCTIONS
-from distilbench.prepare.encode import CorpusEncoding
+from distilbench.prepare.encode import READ, CorpusEncoding
 from distilbench.settings.place import PoolSize
 from distilbench.storage.arrays import ShardedArray, shard_name
 from distilbench.storage.store import ArtifactStore
@@ -274,6 +274,16 @@ def test_the_text_of_several_files_is_not_encoded_anew(tmp_path: Path, spec: Enc
     vectors, count = encoded(tmp_path, spec, (*SENTENCES[::-1], "a new one"))
     assert count == 1
     np.testing.assert_array_equal(whole(vectors)[:40], whole(first)[::-1])
+
+
+def test_a_damaged_list_of_files_alone_is_written_again(tmp_path: Path, spec: EncoderSpec) -> None:
+    before = whole(encoded(tmp_path, spec)[0])
+    (folder,) = tmp_path.glob("embeddings-*/")
+    whole_list = (folder / READ).read_bytes()
+    (folder / READ).write_text("[]")
+    again, count = encoded(tmp_path, spec)
+    assert count == 0 and (folder / READ).read_bytes() == whole_list
+    np.testing.assert_array_equal(whole(again), before)
 
 
 def test_where_most_sentences_are_new_all_are_encoded(store: Path, spec: EncoderSpec) -> None:

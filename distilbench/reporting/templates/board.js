@@ -59,14 +59,20 @@ const teacherOf = (row) => byAnchor.get(row.teacher_id);
 const competes = (row) => row.role !== "teacher" || row.code !== "float32";
 const control = (name) => form.elements[name];
 const scales = { k: 1e3, m: 1e6, million: 1e6, b: 1e9, billion: 1e9 };
-// The number in a field, such as 10,000,000, 10M or 10 million; null where it is empty or something else.
-function asked(name) {
-  const field = control(name);
-  const parts = field?.value.toLowerCase().replace(/[,_\s]/g, "").match(/^(\d*\.?\d+)([a-z]*)$/);
-  const scale = parts && (parts[2] ? scales[parts[2]] : 1);
-  field?.toggleAttribute("aria-invalid", Boolean(field.value.trim() && !scale));
-  return scale ? Number(parts[1]) * scale : null;
+let given = {}; // by the names of the fields the reader's numbers; without those that are empty or something else
+const asked = (name) => given[name] ?? null;
+
+// Read the fields: numbers such as 10,000,000, 10M or 10 million.
+function readFields() {
+  given = {};
+  for (const field of form.querySelectorAll('[type="text"]')) {
+    const parts = field.value.toLowerCase().replace(/[,_\s]/g, "").match(/^(\d*\.?\d+)([a-z]*)$/);
+    const scale = parts && (parts[2] ? scales[parts[2]] : 1);
+    if (scale) given[field.name] = Number(parts[1]) * scale;
+    field.ariaInvalid = field.value.trim() && !scale ? "true" : null;
+  }
 }
+
 const judge = byId("judge");
 const boxes = form ? [...form.querySelectorAll("[name=set]")] : []; // a set each
 const judged = (box, task) => (task ? box.closest("fieldset").querySelector("legend").textContent === task : box.defaultChecked);
@@ -134,6 +140,7 @@ function serving(row) {
 }
 
 function model() {
+  readFields();
   const ticked = boxes.filter((box) => box.checked).map((box) => box.value);
   own = ticked.length > 0 && boxes.some((box) => box.checked !== box.defaultChecked);
   if (judge) judge.selectedIndex = [...judge.options].findIndex(({ value }) => boxes.every((box) => box.checked === judged(box, value)));
