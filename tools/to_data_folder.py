@@ -1,13 +1,17 @@
-"""Write SentEval's or MS MARCO's own files as a data folder (docs/data.md).
+"""Write SentEval's, MS MARCO's or TrecQA's own files as a data folder (docs/data.md).
 
 python tools/to_data_folder.py senteval SENTEVAL/data OUT
 python tools/to_data_folder.py msmarco FOLDER OUT
+python tools/to_data_folder.py trecqa FOLDER OUT
 
 SentEval: what `get_transfer_data.bash` makes. Its STS sets, of which pairs without a gold score are left out, as SentEval
 does; STS-B, SICK and MRPC as pair tasks too, where every tenth training pair of MRPC is its dev set; its classification
 sets; and the training sentences of STS-B and SICK as `unlabeled/`.
 
 MS MARCO: `collection.tsv`, `queries.SPLIT.tsv`, `qrels.SPLIT.tsv` (of dev also `dev.small`), each perhaps gzipped.
+
+TrecQA: `trecqa.SPLIT.tsv` (question, label, sentence). The documents are the sentences of all splits; questions without an
+answer among them are left out.
 """
 
 from __future__ import annotations
@@ -174,15 +178,38 @@ def msmarco(source: Path, out: Path) -> None:
             write(folder / f"qrels.{split}.tsv", ("query_id", "doc_id", "score"), judged)
 
 
+def trecqa(source: Path, out: Path) -> None:
+    """TrecQA's candidate sentences as documents."""
+    found = {split: path for split in SPLITS if (path := source / f"trecqa.{split}.tsv").is_file()}
+    if not found:
+        raise Bad(f"{source}: no trecqa.SPLIT.tsv in it")
+    documents, queries = dict[str, str](), dict[str, str]()
+    for split, path in found.items():
+        judged = dict[tuple[str, str], str]()
+        for question, label, sentence in named(path, "question", "label", "sentence"):
+            document = documents.setdefault(sentence, f"d{len(documents)}")
+            if label == "1":
+                judged[queries.setdefault(question, f"q{len(queries)}"), document] = label
+        folder = out / "trecqa" / "retrieval"
+        asked = {query for query, _ in judged}
+        texts = ((query, text) for text, query in queries.items() if query in asked)
+        write(folder / f"queries.{split}.tsv", ("query_id", "text"), texts)
+        write(folder / f"qrels.{split}.tsv", ("query_id", "doc_id", "score"), ((*key, "1") for key in judged))
+    write(out / "trecqa" / "corpus.tsv", ("doc_id", "text"), ((name, text) for text, name in documents.items()))
+
+
+KINDS = {"senteval": senteval, "msmarco": msmarco, "trecqa": trecqa}
+
+
 def main() -> None:
     """Convert a folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=("senteval", "msmarco"))
+    parser.add_argument("kind", choices=tuple(KINDS))
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     try:
-        (senteval if given.kind == "senteval" else msmarco)(given.source.resolve(), given.out)
+        KINDS[given.kind](given.source.resolve(), given.out)
     except (Bad, OSError) as error:
         sys.exit(f"error: {error}")
 

@@ -25,8 +25,9 @@ KEPT_PERCENT = 95
 FEW_BYTES = 64
 FASTER = 1.1
 """Times the teacher's sentences per second, from which a row counts as faster: less is within what timing varies by."""
-BEST, SMALLEST, SMALL = "Best quality by dev", f"Smallest that keeps {KEPT_PERCENT} %", f"Best in {FEW_BYTES} bytes"
-FASTEST, TRAINED = f"Fastest that keeps {KEPT_PERCENT} %", "Best trained student"
+BEST, SMALL = "Best quality on dev sets", f"Best in {FEW_BYTES} bytes"
+SMALLEST, FASTEST = (f"{what} that keeps {KEPT_PERCENT} %" for what in ("Smallest", "Fastest"))
+TRAINED = "Best trained student"
 
 
 class ServingBudget(NamedTuple):

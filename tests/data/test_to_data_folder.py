@@ -167,3 +167,19 @@ def test_ms_marco(tmp_path: Path) -> None:
     (root / "collection.tsv").unlink()
     with pytest.raises(ValueError, match=r"no collection\.tsv"):
         convert("msmarco", root)
+
+
+def test_trecqa(tmp_path: Path) -> None:
+    root = tmp_path / "trec"
+    rows = [("who", "0", "a"), ("who", "1", "b"), ("when", "0", "c"), ("where", "1", "b"), ("where", "1", "d")]
+    write(root / "trecqa.dev.tsv", ["question\tlabel\tsentence", *("\t".join(row) for row in rows)])
+    write(root / "trecqa.train.tsv", ["question\tlabel\tsentence", "what\t1\te"])
+    [dev] = (corpus := folder_corpus(convert("trecqa", root), Limits())).retrieval
+    documents = [corpus.sentences[row] for row in dev.documents]
+    asked = {
+        corpus.sentences[row]: {documents[d] for d in of} for row, of in zip(dev.queries, dev.relevant, strict=True)
+    }
+    assert (dev.name, dev.split, sorted(documents)) == ("trecqa", "dev", ["a", "b", "c", "d", "e"])
+    assert asked == {"who": {"b"}, "where": {"b", "d"}}, "when has no answer"
+    with pytest.raises(ValueError, match=r"no trecqa\.SPLIT\.tsv"):
+        convert("trecqa", tmp_path)

@@ -413,8 +413,8 @@ def test_one_choice_judges_by_the_sets_of_a_task(opened):
 
     before = view()
     choice = Select(opened.find_element(By.ID, "judge"))
-    assert [option.text for option in choice.options] == ["STS average", "Retrieval"]
-    choice.select_by_visible_text("Retrieval")
+    assert [option.text for option in choice.options] == ["STS average", "Search (retrieval)"]
+    choice.select_by_visible_text("Search (retrieval)")
     sets, title, caption = view()
     assert (sets, title) == (["mrr10:quora"], "Mean of chosen sets")
     assert caption.startswith("The mean of the chosen sets") and "flip=set" in opened.current_url
@@ -438,14 +438,19 @@ def test_my_size_gives_index_time_and_money(opened):
 
 def test_a_number_may_be_written_as_people_write_it(opened):
     def documents(text):
-        control = field(opened, "documents")
+        return read("documents", text)
+
+    def read(name, text):
+        control = field(opened, name)
         control.clear()
         control.send_keys(text)
-        return opened.execute_script("return asked('documents')"), control.get_attribute("aria-invalid") is not None
+        number = opened.execute_script("return asked(arguments[0])", name)
+        return number, control.get_property("validationMessage") != ""
 
     click(opened, opened.find_element(By.CSS_SELECTOR, "#case details:has([name=documents]) summary"))
     for text in ("10,000,000", "10M", "10 million", "0.01b"):
         assert documents(text) == (10_000_000, False), text
+    assert read("index", "0.5 GB") == (0.5, False) and read("index", "5 MB") == (None, True)
     assert documents("ten") == documents("-1") == documents("10 parsecs") == (None, True)
 
 

@@ -41,8 +41,8 @@ def test_each_need_has_a_sentence_and_its_command(make_score):
     first, small, fast = found.sentences()
     assert first == (
         "Take good, int8: keeps 98.7 % of the teacher's STS average and 98.4 % of its search (MRR@10), 64 bytes a vector "
-        "(24 times smaller), 2 times as fast as the teacher on a CPU; also the best quality by dev and the best in 64 bytes. "
-        "(STS average 78.50; one seed, no interval)"
+        "(24 times smaller), 2 times as fast as the teacher on a CPU; also the best quality on dev sets and the best in 64 "
+        "bytes. (STS average 78.50; one seed, no interval)"
     )
     assert small.startswith("Smallest that keeps 95 %: small, int4: keeps 97.5 %")
     assert "20 times as fast as the teacher on a CPU" in fast and found.absent == ()
@@ -182,7 +182,7 @@ def test_each_need_has_its_row(make_score) -> None:
     board = leaderboard(timed_records(make_score))
     found = choose(board, NOT_COMPARED, serving_costs(board))
     assert {need: row.name for need, row in found.items()} == {
-        "Best quality by dev": "head",
+        "Best quality on dev sets": "head",
         "Smallest that keeps 95 %": "small head",
         "Best in 64 bytes": "layers",
         "Fastest that keeps 95 %": "static",

@@ -66,10 +66,10 @@ const asked = (name) => given[name] ?? null;
 function readFields() {
   given = {};
   for (const field of form.querySelectorAll('[type="text"]')) {
-    const parts = field.value.toLowerCase().replace(/[,_\s]/g, "").match(/^(\d*\.?\d+)([a-z]*)$/);
-    const scale = parts && (parts[2] ? scales[parts[2]] : 1);
+    const parts = field.value.toLowerCase().replace(/[,_\s]/g, "").match(/^(\d*\.?\d+)([a-z%]*)$/);
+    const scale = parts && (["", field.dataset.unit].includes(parts[2]) ? 1 : scales[parts[2]]);
     if (scale) given[field.name] = Number(parts[1]) * scale;
-    field.ariaInvalid = field.value.trim() && !scale ? "true" : null;
+    field.setCustomValidity(field.value.trim() && !scale ? "Write a number, such as 64, 10M or 10 million." : "");
   }
 }
 
@@ -202,7 +202,7 @@ function choose() {
   const [best, small, smallest] = [bestOf(pool), bestOf(pool.filter((row) => row.bytes <= about.few)), least(keeping)];
   const needs = [
     ["Take ", asked("bytes") !== null ? best : keeping.includes(small) ? small : (smallest ?? best)],
-    ["Best quality by dev: ", best],
+    ["Best quality on dev sets: ", best],
     [`Smallest that keeps ${floor} %: `, smallest],
     [`Fastest that keeps ${floor} %: `, bestOf(quick)],
   ];
@@ -591,6 +591,7 @@ reveal = (id) => {
 if (board) {
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("change", () => form.reportValidity());
   if (!rows.some((row) => row.times_teacher !== undefined)) [control("speed").disabled, control("speed").placeholder] = [true, "not measured"];
   for (const option of [...(judge?.options ?? [])].slice(1)) if (boxes.every((box) => judged(box, option.value) === box.defaultChecked)) option.remove();
   judge?.addEventListener("change", () => {
