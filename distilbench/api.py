@@ -137,6 +137,7 @@ class Run:
         from sentence_transformers import SentenceTransformer
 
         from distilbench.commands.export import export
+        from distilbench.encoders.encoder import readable
         from distilbench.evaluation.faiss_codes import Code
 
         budget = ServingBudget(bytes, latency, dim)
@@ -145,7 +146,8 @@ class Run:
         with tempfile.TemporaryDirectory(prefix="distilbench-") as scratch:
             folder = Path(scratch) / "student"
             record = export([self._folder(NO_TRAININGS)], folder, budget, student=name, seed=seed).record
-            model = SentenceTransformer(str(folder), device="cpu")
+            with readable(folder) as source:
+                model = SentenceTransformer(str(source), device="cpu")
             kind = record.quantisation
             code = None if kind == "float32" else Code.load(kind, folder, record.dim)
         return Student(model.eval(), code, record)

@@ -18,6 +18,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
+from safetensors.numpy import load_file
 from samples import random_sentences
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
@@ -42,6 +43,7 @@ from distilbench.records import ScoreRecord, append_records, read_records
 from distilbench.reporting.model_card import write_student_cards
 from distilbench.reporting.runs import read_runs
 from distilbench.settings.commands import IndexSettings
+from distilbench.storage.arrays import unpacked
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials.rung_training import build_method
 from distilbench.trials.scoring import Candidate, Scoring, across, encode_method, score_candidate
@@ -50,7 +52,7 @@ TEXTS = random_sentences(150, seed=8)
 QUESTIONS = ["what can you pay", "how do i open the big red door today", "the dog", *random_sentences(5, seed=9)]
 HPD: dict[str, Any] = {"output_dim": 8, "lr": 0.01, "batch_size": 16, "nested": True, "widths": [4]}
 MSE: dict[str, Any] = {"output_dim": 16, "lr": 0.01, "batch_size": 16}
-STATIC: dict[str, Any] = {"output_dim": 8, "lr": 0.01, "batch_size": 16, "table": "int8"}
+STATIC: dict[str, Any] = {"output_dim": 8, "lr": 0.01, "batch_size": 16, "table": "int4"}
 BEFORE = Prompts("what is ", "what is ", "how do i ")
 
 
@@ -59,7 +61,7 @@ def run(
     tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path, data_folder: Path, narrow_encoder_folder: Path
 ) -> Path:
     """A run with three students, scored with their own documents and with their teacher's: HPD at two widths, read with
-    prompts; MSE, narrower than its teacher; and a static one whose table is in int8."""
+    prompts; MSE, narrower than its teacher; and a static one whose table is in int4."""
     run = tmp_path_factory.mktemp("pairs") / "run"
     shutil.copytree(prepared_folder, run / "prepared")
     described = json.loads((run / "prepared" / "prepared.json").read_text())
@@ -152,12 +154,11 @@ def test_the_folder_gives_the_vectors_that_were_scored(run: Path, exported: Expo
     assert record["documents"] == record_of(run, *which).documents
 
 
-def test_a_static_students_table_stays_in_int8(run: Path, exported: Exported) -> None:
-    tables = [
-        p / "model.safetensors"
-        for p in (run / "students" / "static", exported("static", 8, "int8") / "query_0_StaticEmbedding")
-    ]
-    assert tables[0].read_bytes() == tables[1].read_bytes()
+def test_a_static_students_table_in_int4_is_in_int8_beside_its_teacher(run: Path, exported: Exported) -> None:
+    folders = run / "students" / "static", exported("static", 8, "int8") / "query_0_StaticEmbedding"
+    packed, codes = (load_file(folder / "model.safetensors") for folder in folders)
+    np.testing.assert_array_equal(unpacked(packed["packed"], len(packed["weights"])), codes["embeddings"])
+    np.testing.assert_array_equal(packed["weights"], codes["weights"])
 
 
 def test_the_card_says_what_is_whose(run: Path, exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:

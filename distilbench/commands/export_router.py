@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import nn
 
-from distilbench.encoders.encoder import EncoderSpec, transformer_folder
+from distilbench.encoders.encoder import TABLE, EncoderSpec, readable, transformer_folder
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.shared_space import DOCUMENTS, SharedSpace
 from distilbench.methods.parts.heads import linear_head
@@ -52,8 +52,8 @@ def write_router(student: Path, space: SharedSpace, teacher: EncoderSpec, width:
     )
     model.save(str(folder), create_model_card=False)
     if isinstance(queries[0], StaticEmbedding):  # a table in int8 was loaded as float32
-        name = "model.safetensors"
-        shutil.copyfile(transformer_folder(student) / name, folder / place / name)
+        with readable(student) as source:
+            shutil.copyfile(transformer_folder(source) / TABLE, folder / place / TABLE)
     replace(space, after_student=()).save(folder / DOCUMENTS)
 
 

@@ -9,8 +9,12 @@ import functools
 import importlib.util
 import json
 import logging
+import os
+import shutil
+import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +28,7 @@ from distilbench.data.sentences import TEXT
 from distilbench.data.vector_file import VectorFile, vector_file
 from distilbench.encoders.words import WordReader, reads_by_word
 from distilbench.errors import InputError
+from distilbench.storage.arrays import unpacked
 from distilbench.storage.files import file_sha256
 from distilbench.storage.hub import hub_silence, tell_cached
 
@@ -236,9 +241,10 @@ class EncoderSpec:
         folder = self.folder()
         silence = "" if folder else hub_silence()
         try:
-            model = SentenceTransformer(
-                str(folder or self.name), revision=self.revision, device=device, trust_remote_code=False, **how
-            )
+            with readable(folder) if folder else nullcontext(self.name) as source:
+                model = SentenceTransformer(
+                    str(source), revision=self.revision, device=device, trust_remote_code=False, **how
+                )
         except Exception as error:  # a damaged file brings whatever its library raises
             reason = _damage(folder) or (str(error).splitlines() or [type(error).__name__])[0]
             reason = f"the hub cannot be reached, {silence}, and its cache does not have it" if silence else reason
@@ -294,6 +300,8 @@ _LENGTHS = ("query_length", "document_length", "query_expansion")
 _CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".spm", ".py", ".jinja"}
 WEIGHTS = tuple(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", ".index.json"))
 """Where a module's weights are, in the order that loading prefers; an index names the files of its parts."""
+TABLE, PACKED = "model.safetensors", "packed"
+"""The file of a static student's table, and its tensor of codes in int4, of which a byte has two."""
 _POINTER = b"version https://git-lfs"
 _TOKENIZER_FILES = "expected a tokenizer's files (tokenizer.json, or its vocabulary) beside config.json"
 
@@ -305,6 +313,26 @@ def transformer_folder(path: Path) -> Path:
         return path / str(json.loads(modules.read_text())[0].get("path", "")) if modules.exists() else path
     except (json.JSONDecodeError, LookupError, TypeError, AttributeError):
         raise InputError(f"encoder {str(path)!r}: modules.json is not a list of modules") from None
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[Path]:
+    """A student's folder as sentence-transformers reads it: where its table has 4 bits, a copy for a while, with 8."""
+    import torch
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    file = transformer_folder(folder) / TABLE
+    if not file.exists() or PACKED not in safe_open(file, "pt").keys():  # type: ignore[no-untyped-call]
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="distilbench-") as scratch:
+        copy = shutil.copytree(folder.resolve(), Path(scratch) / folder.name, copy_function=os.symlink)
+        target, stored = transformer_folder(copy) / TABLE, load_file(file)
+        codes_Vd = unpacked(stored.pop(PACKED).numpy(), len(stored["weights"]))
+        target.unlink()
+        save_file({"embeddings": torch.from_numpy(codes_Vd), **stored}, target)
+        yield copy
 
 
 def _check_folder(path: Path) -> None:

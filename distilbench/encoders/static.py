@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,11 +21,16 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 
+from distilbench.encoders.encoder import PACKED, TABLE
 from distilbench.encoders.prompts import Prompts
+from distilbench.storage.arrays import packed
 from distilbench.storage.files import atomic_path
 
-INT8 = 127
-"""The largest code of a table in int8, which has a scale for each token."""
+Stored = Literal["float32", "int8", "int4"]
+"""What a table is stored as."""
+LARGEST = {"int8": 127, "int4": 7}
+"""The largest code of a table, which has a scale for each token. The largest number of a row sets its scale: one that is
+fitted to the row's squared error scores the same (results/static.md)."""
 
 
 class StaticStudent(nn.Module):
@@ -39,13 +45,13 @@ class StaticStudent(nn.Module):
         tokenizer: Path,
         weight_V: NDArray[np.float64] | None = None,
         *,
-        int8: bool = False,
+        stored: Stored = "float32",
     ) -> None:
         super().__init__()
         self.vectors = nn.Parameter(torch.from_numpy(np.array(start_Vd, dtype=np.float32)))
         weights = np.ones(len(start_Vd)) if weight_V is None else weight_V
         self.weights = nn.Parameter(torch.from_numpy(weights.astype(np.float32))[:, None].clone())
-        self.tokenizer_file, self.int8 = tokenizer, int8
+        self.tokenizer_file, self.stored = tokenizer, stored
 
     @property
     def width(self) -> int:
@@ -68,23 +74,26 @@ class StaticStudent(nn.Module):
         sparse = torch.is_grad_enabled()
         rows_Ud = functional.embedding(index_U, self.vectors, sparse=sparse)
         rows_Ud = rows_Ud * functional.embedding(index_U, self.weights, sparse=sparse)
-        if self.int8 and not sparse:
-            rows_Ud = torch.from_numpy(decoded(*int8_table(rows_Ud.cpu().numpy()))).to(device)
+        if self.stored != "float32" and not sparse:
+            rows_Ud = torch.from_numpy(self._as_stored(rows_Ud.cpu().numpy())).to(device)
         place, start = (torch.from_numpy(a).to(device) for a in (place_T, start_B))
         return functional.embedding_bag(place, rows_Ud, start, mode="mean")
 
     def table(self) -> NDArray[np.float32]:
-        """One vector a token, V x d, as it is saved: weight x vector, of the codes where it is stored in int8."""
-        return decoded(*int8_table(self.folded())) if self.int8 else self.folded()
+        """One vector a token, V x d, as it is saved: weight x vector, as the stored codes have it."""
+        return self._as_stored(self.folded())
+
+    def _as_stored(self, rows_Ud: NDArray[np.float32]) -> NDArray[np.float32]:
+        return rows_Ud if self.stored == "float32" else decoded(*coded(rows_Ud, LARGEST[self.stored]))
 
     def folded(self) -> NDArray[np.float32]:
         """Weight x vector of each token, V x d."""
         return (self.vectors * self.weights).detach().float().cpu().numpy()
 
 
-def int8_table(table_Vd: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Codes from -127 to 127 and the scale of each row, which times the codes is the row; a row of zeros has the scale 0."""
-    scale_V = np.abs(table_Vd).max(axis=1) / INT8
+def coded(table_Vd: NDArray[np.float32], largest: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Codes from -largest to largest and the scale of each row, which times the codes is the row; of zeros it is 0."""
+    scale_V = np.abs(table_Vd).max(axis=1) / largest
     codes_Vd = np.rint(table_Vd / np.where(scale_V == 0, 1, scale_V)[:, None])
     return codes_Vd.astype(np.int8), scale_V.astype(np.float32)
 
@@ -100,16 +109,17 @@ def save_static(
     """A sentence-transformers folder: the table, the layers `after` it, unit norm, and the `prompts` that it reads with.
 
     A table in int8 is saved as the tensors `embeddings` (codes) and `weights` (scales), whose product is what
-    sentence-transformers loads.
+    sentence-transformers loads. One in int4 has `packed` codes, which `readable` unpacks.
     """
     table = StaticEmbedding(Tokenizer.from_file(str(student.tokenizer_file)), embedding_weights=student.table())
     model = SentenceTransformer(modules=[table, *after, Normalize()], device="cpu")
     if prompts is not None:
         prompts.keep_in(model)
     model.save(str(folder), create_model_card=False)
-    if not student.int8:
+    if student.stored == "float32":
         return
     inner = json.loads((folder / "modules.json").read_text())[0]["path"]
-    codes_Vd, scale_V = int8_table(student.folded())
-    with atomic_path(folder / inner / "model.safetensors") as temporary:
-        save_file({"embeddings": torch.from_numpy(codes_Vd), "weights": torch.from_numpy(scale_V)}, temporary)
+    codes_Vd, scale_V = coded(student.folded(), LARGEST[student.stored])
+    codes = {"embeddings": codes_Vd} if student.stored == "int8" else {PACKED: packed(codes_Vd)}
+    with atomic_path(folder / inner / TABLE) as temporary:
+        save_file({name: torch.from_numpy(array) for name, array in (codes | {"weights": scale_V}).items()}, temporary)

@@ -13,6 +13,16 @@ from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
 FITTED = (FAISS_PEER, "pca", "random_projection", "whitening")
 """Methods whose layer after the teacher, or whose code, is computed at once, without training."""
 
+UNPACK = """import torch
+from safetensors.torch import load_file, save_file
+stored = load_file({file})
+if "packed" in stored:  # a table of 4 bits: it is written anew once with 8, which sentence-transformers reads
+    rows, packed = len(stored["weights"]), stored["packed"]
+    halves = torch.stack([packed & 15, packed >> 4], dim=-1).flatten()
+    codes = halves[: len(halves) // rows * rows].view(rows, -1).to(torch.int8) - 8
+    save_file({{"embeddings": codes, "weights": stored["weights"]}}, {file})"""
+"""Python that makes the file of a student's table in int4 one in int8."""
+
 
 def literal(text: str) -> str:
     """The text as a Python string: every escape that JSON writes is one in Python too."""
@@ -80,6 +90,8 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
         ]
     lines = ["import numpy as np", "import torch"] if given else []
     lines.append("from sentence_transformers import SentenceTransformer")
+    if record.hyperparameters.get("table") == "int4" and not record.documents:
+        lines = [*UNPACK.format(file=literal(f"{model}/model.safetensors")).splitlines(), *lines]
     lines += [f"model = SentenceTransformer({literal(model)}{width})", *embed]
     if record.quantisation != "float32":
         lines = ["from pathlib import Path", "from distilbench.evaluation.faiss_codes import Code", *lines]

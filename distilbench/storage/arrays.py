@@ -89,3 +89,16 @@ class ShardedArray:
     def block(self, start: int, stop: int) -> NDArray[np.float32]:
         """The rows `start` to `stop` - 1 as float32, in memory; only the shards that hold them are read."""
         return self.take(np.arange(start, stop))
+
+
+def packed(codes_Vd: NDArray[np.int8]) -> NDArray[np.uint8]:
+    """Codes from -8 to 7, two a byte, the first in its low half."""
+    halves = np.zeros(codes_Vd.size + codes_Vd.size % 2, dtype=np.uint8)
+    halves[: codes_Vd.size] = codes_Vd.reshape(-1) + 8
+    return np.asarray(halves[::2] + 16 * halves[1::2], dtype=np.uint8)
+
+
+def unpacked(bytes_: NDArray[np.uint8], rows: int) -> NDArray[np.int8]:
+    """The codes of so many rows, V x d."""
+    halves = np.stack([bytes_ & 15, bytes_ >> 4], axis=-1).reshape(-1)
+    return halves[: len(halves) // rows * rows].reshape(rows, -1).astype(np.int8) - np.int8(8)

@@ -13,11 +13,13 @@ import torch
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoders.encoder import encode, token_ids
-from distilbench.encoders.static import int8_table
+from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
+from distilbench.encoders.static import coded
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.prepare.prepared import Prepared
+from distilbench.reporting.loading import UNPACK
+from distilbench.storage.arrays import packed, unpacked
 from distilbench.training.loop import Trainer
 
 TAKES: dict[str, dict[str, Any]] = {
@@ -111,24 +113,36 @@ def test_training_goes_on_from_a_checkpoint(static: Prepared, build: Callable[..
     assert torch.equal(second.map.weight, whole.map.weight)
 
 
-def test_table_in_int8(static: Prepared, build: Callable[..., Any], sentences: list[str], tmp_path: Path) -> None:
-    methods = {table: trained(build("hpd", on=static, table=table)) for table in ("float32", "int8")}
+def test_tables_in_int8_and_int4(
+    static: Prepared, build: Callable[..., Any], sentences: list[str], tmp_path: Path
+) -> None:
+    methods = {table: trained(build("hpd", on=static, table=table)) for table in ("float32", "int8", "int4")}
     for table, method in methods.items():
         method.export(tmp_path / table)
-    weights = [next((tmp_path / table).rglob("model.safetensors")) for table in methods]
-    assert weights[1].stat().st_size < 0.5 * weights[0].stat().st_size
-    tensors = load_file(weights[1])
-    assert tensors["embeddings"].dtype == np.int8 and tensors["weights"].shape == (len(tensors["embeddings"]),)
-    vectors_Nd = encode(SentenceTransformer(str(tmp_path / "int8")), sentences[:40])
-    np.testing.assert_allclose(vectors_Nd, methods["int8"].embed(np.arange(40)), atol=1e-6)
-    assert (vectors_Nd * methods["float32"].embed(np.arange(40))).sum(axis=1).min() > 0.999
+    tensors = {table: load_file(tmp_path / table / "model.safetensors") for table in methods}
+    rows, width = methods["int8"].static.vectors.shape
+    assert tensors["int8"]["embeddings"].dtype == np.int8 and tensors["int8"]["embeddings"].shape == (rows, width)
+    assert tensors["int4"]["packed"].dtype == np.uint8 and tensors["int4"]["packed"].nbytes == rows * width // 2
+    for table, cosine in (("int8", 0.999), ("int4", 0.97)):
+        vectors_Nd = encode(EncoderSpec(str(tmp_path / table)).load(), sentences[:40])
+        np.testing.assert_allclose(vectors_Nd, methods[table].embed(np.arange(40)), atol=1e-6)
+        assert tensors[table]["weights"].shape == (rows,)
+        assert (vectors_Nd * methods["float32"].embed(np.arange(40))).sum(axis=1).min() > cosine
+    exec(UNPACK.format(file=repr(str(tmp_path / "int4" / "model.safetensors"))))  # as the exported README has it
+    for table in ("int8", "int4"):
+        model = SentenceTransformer(str(tmp_path / table))
+        np.testing.assert_allclose(model.encode(sentences[:40]), methods[table].embed(np.arange(40)), atol=1e-6)
 
 
 def test_codes_of_a_table() -> None:
     table_Vd = np.array([[0.0, 0.0], [1.0, -2.54], [-1e-6, 6e-7]], dtype=np.float32)
-    codes_Vd, scale_V = int8_table(table_Vd)
+    codes_Vd, scale_V = coded(table_Vd, 127)
     assert codes_Vd.tolist() == [[0, 0], [50, -127], [-127, 76]]
     np.testing.assert_allclose(codes_Vd * scale_V[:, None], table_Vd, atol=0.011)
+    for shape in ((3, 5), (4, 2), (2, 1)):
+        codes_Vd = coded(np.random.default_rng(0).normal(size=shape).astype(np.float32), 7)[0]
+        assert np.ptp(codes_Vd) > 7 and packed(codes_Vd).nbytes == (codes_Vd.size + 1) // 2
+        np.testing.assert_array_equal(unpacked(packed(codes_Vd), len(codes_Vd)), codes_Vd)
 
 
 def test_sentences_without_tokens_are_zero(static: Prepared, build: Callable[..., Any]) -> None:

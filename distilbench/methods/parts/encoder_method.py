@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
-from distilbench.encoders.static import StaticStudent, save_static
+from distilbench.encoders.static import StaticStudent, Stored, save_static
 from distilbench.encoders.student import is_static, load_student, student_width
 from distilbench.errors import InputError
 from distilbench.heartbeat import beat
@@ -55,8 +55,8 @@ class EncoderParams(CodedParams):
     sif: float = Field(default=0.001, ge=0)
     """The weight that a token starts with is sif / (sif + its share of all tokens of the training sentences), as in smooth
     inverse frequency (Arora et al. 2017); 0: every weight starts at 1."""
-    table: Literal["float32", "int8"] = "float32"
-    """What the table of the exported student is stored as; int8 has a scale for each token."""
+    table: Stored = "float32"
+    """What the table of the exported student is stored as; int8 and int4 have a scale for each token."""
     student: str | None = None
     """Where the student starts, as `--student` has it, which it takes the place of; students with this parameter compete
     with those of the same start."""
@@ -113,7 +113,7 @@ class EncoderMethod(Method):
         # The tokens' own mean is far from that of the sentences.
         vectors_VD = start.vectors_VD - start.vectors_VD.mean(axis=0) if self.centred else start.vectors_VD
         table_Vd = np.asarray(vectors_VD @ self.prepared.pca.axes_DD[:, : self.trained_dim], dtype=np.float32)
-        return StaticStudent(table_Vd, start.tokenizer, weight_V, int8=p.table == "int8")
+        return StaticStudent(table_Vd, start.tokenizer, weight_V, stored=p.table)
 
     @property
     def trained_dim(self) -> int:
