@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from distilbench.encoders.pruned_tokenizer import check_prunable, pruned
+from distilbench.encoders.pruned_tokenizer import PRUNABLE, check_kind, frequent_words, grown, pruned, token_count
 from distilbench.errors import InputError
 
 TEXT = [
@@ -80,6 +80,25 @@ def test_the_text_is_read_as_before_and_other_text_in_smaller_pieces(kind: str) 
     assert {*SPECIAL, "<later>"} <= smaller.get_vocab().keys()
 
 
+def test_frequent_words_that_are_cut_are_read_whole() -> None:
+    whole = trained("WordPiece")
+    small = Tokenizer.from_str(json.dumps(pruned(contents(whole), [], "x").tokenizer))  # which cuts every word
+    ids_T = np.array([i for text in TEXT for i in small.encode(text, add_special_tokens=False).ids])
+    words = frequent_words(contents(small), ids_T, 4)
+    assert next(iter(words)) == "the" and len(words) == 4, "fifteen times; the next ones are there six times"
+    assert all(sum(text.split().count(word) for text in TEXT) >= 6 for word in words)
+    assert all(small.encode(word, add_special_tokens=False).ids == list(pieces) for word, pieces in words.items())
+    more = Tokenizer.from_str(json.dumps(grown(contents(small), words)))
+    first = token_count(contents(small))
+    for place, word in enumerate(words):
+        assert more.encode(word, add_special_tokens=False).ids == [first + place]
+    longer = more.encode("theo" + "x" * 3, add_special_tokens=False).tokens
+    assert longer[:2] == ["the", "##o"], "the longest piece from the start"
+    endless = "the" * 40  # longer than the words that WordPiece reads
+    assert more.encode(endless, add_special_tokens=False).tokens == ["<unk>"]
+    assert more.encode("quick").tokens == small.encode("quick").tokens
+
+
 def test_single_characters_stay_in_both_forms() -> None:
     whole = trained("WordPiece")
     found = pruned(contents(whole), [], "x").tokenizer["model"]["vocab"]
@@ -102,6 +121,6 @@ def test_a_tokenizer_of_whole_words_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"^teacher 'x': its tokenizer is WordLevel; expected one of WordPiece, BPE, Uni"
     ):
-        check_prunable(contents(words), "teacher 'x'")
+        check_kind(contents(words), "teacher 'x'", PRUNABLE)
     with pytest.raises(InputError, match="of no known kind"):
-        check_prunable({}, "x")
+        check_kind({}, "x", PRUNABLE)

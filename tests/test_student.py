@@ -189,6 +189,18 @@ def test_fewer_tokens_change_nothing_else_of_a_name(start: str, teacher: Encoder
         assert describe_student(student, teacher) == describe_student(start, teacher)
 
 
+def test_a_static_student_may_have_words_beside_its_tokens(teacher: EncoderSpec) -> None:
+    for student, fewer in (("static:+20k", False), ("static:corpus+5k", True)):
+        spec = StudentSpec.parse(student)
+        assert str(spec) == student and spec.is_static and spec.fewer_tokens == fewer
+        assert spec.words == (5 if fewer else 20) and aliases(student) == (student, "static")
+        check_student(student, teacher)
+    with pytest.raises(InputError, match=r"auto:2:\+20k.*static:\+20k"):
+        check_student("auto:2:+20k", teacher)
+    for folder in ("F:", "F:+0k", "F:+20", "F:corpus20k"):
+        assert StudentSpec.parse(folder) == StudentSpec(None, folder)
+
+
 def test_what_is_said_of_a_student_holds_with_fewer_tokens_unless_something_else_is_said() -> None:
     said = {"static": 1, "auto:1": 2, "auto:1:corpus": 3}
     asked = ("static", "static:corpus", "auto:1", "auto:1:corpus", "auto:2:corpus", "")

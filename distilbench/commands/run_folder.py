@@ -69,11 +69,14 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     check_student(student, settings.teacher_encoder)
     if named:
         EncoderSpec(named).check("student")
-    if StudentSpec.parse(student).fewer_tokens:
+    spec = StudentSpec.parse(student)
+    if spec.fewer_tokens or spec.words:
+        from distilbench.encoders.pruned_tokenizer import GROWABLE, PRUNABLE
         from distilbench.prepare.pruned_students import check_vocabulary
 
         source = student_source(student, settings.teacher_encoder)
-        check_vocabulary(source, f"--student {student}: {'student' if named else 'teacher'}")
+        what = f"--student {student}: {'student' if named else 'teacher'}"
+        check_vocabulary(source, what, GROWABLE if spec.words else PRUNABLE)
     _ = settings.student_reading(student)  # its prompts
 
 

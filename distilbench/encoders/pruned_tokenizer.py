@@ -1,4 +1,5 @@
 """A tokenizer with fewer tokens: those that some text uses, those that are special, and what every word can be read with.
+Or with more: whole words of the text.
 
 A word that the text does not have is read in smaller pieces, down to single characters, which all stay. The text itself is
 read as before, since what is left out was never among its pieces:
@@ -13,7 +14,8 @@ V: tokens that stay.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +23,10 @@ from numpy.typing import NDArray
 
 from distilbench.errors import InputError
 
-MODELS = ("WordPiece", "BPE", "Unigram")
-"""The tokenizers that words of other text can still be read with."""
+PRUNABLE = ("WordPiece", "BPE", "Unigram")
+"""The tokenizers that words of other text can still be read with when they lose tokens."""
+GROWABLE = ("WordPiece",)
+"""The tokenizers that read a word as one token if it is in their vocabulary."""
 SPACE = "▁"
 """What sentencepiece writes for a space, at the begin of a piece."""
 
@@ -34,16 +38,16 @@ class Pruned(NamedTuple):
     kept_V: NDArray[np.int64]
 
 
-def check_prunable(tokenizer: Mapping[str, Any], what: str) -> None:
-    """Check that a tokenizer (the content of its tokenizer.json) can lose tokens."""
+def check_kind(tokenizer: Mapping[str, Any], what: str, kinds: Sequence[str]) -> None:
+    """Check that a tokenizer (the content of its tokenizer.json) is of one of these kinds."""
     kind = tokenizer.get("model", {}).get("type")
-    if kind not in MODELS:
-        raise InputError(f"{what}: its tokenizer is {kind or 'of no known kind'}; expected one of {', '.join(MODELS)}")
+    if kind not in kinds:
+        raise InputError(f"{what}: its tokenizer is {kind or 'of no known kind'}; expected one of {', '.join(kinds)}")
 
 
 def pruned(tokenizer: Mapping[str, Any], used: Iterable[int], what: str) -> Pruned:
     """The tokenizer with the tokens `used` and those that it needs in any case; their numbers are in the same order."""
-    check_prunable(tokenizer, what)
+    check_kind(tokenizer, what, PRUNABLE)
     new, kept = copy.deepcopy(dict(tokenizer)), {int(i) for i in used}
     added = {int(token["id"]) for token in new.get("added_tokens") or ()}
     kept |= added | set(_of_post_processor(new.get("post_processor") or {}))
@@ -57,6 +61,39 @@ def pruned(tokenizer: Mapping[str, Any], used: Iterable[int], what: str) -> Prun
     if new.get("padding"):
         new["padding"]["pad_id"] = number.get(new["padding"]["pad_id"], 0)
     return Pruned(new, np.array(kept_V, dtype=np.int64))
+
+
+def grown(tokenizer: Mapping[str, Any], words: Iterable[str]) -> dict[str, Any]:
+    """The WordPiece tokenizer with these words, numbered after its own tokens.
+
+    It takes the longest piece from the start of a word, so each of them is read whole. A word that begins with one of them
+    may be cut in another place than before.
+    """
+    new, first = copy.deepcopy(dict(tokenizer)), token_count(tokenizer)
+    new["model"]["vocab"] |= {word: first + place for place, word in enumerate(words)}
+    return new
+
+
+def token_count(tokenizer: Mapping[str, Any]) -> int:
+    """One more than the largest number of a token."""
+    added = (int(token["id"]) for token in tokenizer.get("added_tokens") or ())
+    return 1 + max(*tokenizer["model"]["vocab"].values(), *added)
+
+
+def frequent_words(tokenizer: Mapping[str, Any], ids_T: NDArray[np.int64], most: int) -> dict[str, tuple[int, ...]]:
+    """The `most` frequent words that a WordPiece tokenizer cuts, with their pieces, in text that it has read (T tokens)."""
+    prefix = tokenizer["model"].get("continuing_subword_prefix") or ""
+    names = {number: token for token, number in tokenizer["model"]["vocab"].items()}
+    goes_on_V = np.zeros(token_count(tokenizer), dtype=bool)
+    goes_on_V[[number for number, token in names.items() if token.startswith(prefix)]] = True
+    begin_W = np.flatnonzero(~goes_on_V[ids_T])
+    pieces_W = np.diff(begin_W, append=len(ids_T))
+    cut = pieces_W > 1
+    spans = zip(begin_W[cut].tolist(), pieces_W[cut].tolist(), strict=True)
+    counts = Counter(ids_T[begin : begin + pieces].tobytes() for begin, pieces in spans)
+    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]
+    words = [tuple(np.frombuffer(key, dtype=ids_T.dtype).tolist()) for key, _ in found]
+    return {"".join(names[i].removeprefix(prefix) for i in word): word for word in words}
 
 
 def _word_piece(model: dict[str, Any], kept: set[int]) -> set[int]:

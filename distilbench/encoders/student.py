@@ -8,6 +8,7 @@ static               none: a vector and a weight for each of the teacher's token
 teacher              all of the teacher's
 FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
 ANY:corpus           any of these, with only the tokens that the training sentences use (`prepare.pruned_students`)
+static:+20k          with 20,000 words of the training sentences beside the tokens; static:corpus+20k: beside those it uses
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ HALF = "half"
 AUTO = "auto"
 STATIC = "static"
 TEACHER = "teacher"
-CORPUS = ":corpus"
-"""Ends the name of a student that has only the tokens which the training sentences use."""
 MEAN = "mean"
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -39,6 +38,9 @@ if TYPE_CHECKING:
 Setting = TypeVar("Setting")
 _NAME = re.compile(
     rf"(?P<whole>{STATIC}|{TEACHER})|(?P<rule>{HALF}|{AUTO}(?::[^@]*)?|layers:[^@]*)(?:@(?P<encoder>.*))?", re.DOTALL
+)
+_VOCABULARY = re.compile(
+    r"(?P<start>.*?)(?::(?=[c+])(?P<corpus>corpus)?(?:\+(?P<thousands>[1-9]\d{0,3})k)?)?", re.DOTALL
 )
 
 
@@ -52,20 +54,25 @@ class StudentSpec:
     """The encoder that it is made of, as the user names it; None is the teacher."""
     fewer_tokens: bool = False
     """Whether it has only the tokens that the training sentences use."""
+    words: int = 0
+    """The words of the training sentences that it has beside the tokens, in thousands."""
 
     @staticmethod
     @functools.cache
     def parse(name: str) -> StudentSpec:
         """The student of this name."""
-        start = name.removesuffix(CORPUS)
+        parts = _VOCABULARY.fullmatch(name)
+        assert parts is not None  # it matches everything
+        start, vocabulary = parts["start"], (parts["corpus"] is not None, int(parts["thousands"] or 0))
         match = _NAME.fullmatch(start)
         if match is None:
-            return StudentSpec(None, start, start != name)
-        return StudentSpec(match["whole"] or match["rule"], match["encoder"], start != name)
+            return StudentSpec(None, start, *vocabulary)
+        return StudentSpec(match["whole"] or match["rule"], match["encoder"], *vocabulary)
 
     def __str__(self) -> str:
         encoder = "" if self.encoder is None else self.encoder if self.rule is None else f"@{self.encoder}"
-        return f"{self.rule or ''}{encoder}{CORPUS if self.fewer_tokens else ''}"
+        vocabulary = ("corpus" if self.fewer_tokens else "") + (f"+{self.words}k" if self.words else "")
+        return f"{self.rule or ''}{encoder}{':' if vocabulary else ''}{vocabulary}"
 
     @property
     def is_static(self) -> bool:
@@ -94,7 +101,7 @@ def is_static(student: str) -> bool:
 
 def aliases(student: str) -> tuple[str, ...]:
     """The names by which a search space speaks of a student: its own, and that of the same start with all tokens."""
-    return tuple(dict.fromkeys((student, str(replace(StudentSpec.parse(student), fewer_tokens=False)))))
+    return tuple(dict.fromkeys((student, str(replace(StudentSpec.parse(student), fewer_tokens=False, words=0)))))
 
 
 def setting_for(student: str, settings: Mapping[str, Setting] | None) -> Setting | None:
@@ -256,6 +263,10 @@ def describe_student(student: str, teacher: EncoderSpec) -> str:
 def check_student(student: str, teacher: EncoderSpec) -> None:
     """Check a student's name before anything is loaded."""
     spec = StudentSpec.parse(student)
+    if spec.words and not spec.is_static:
+        raise InputError(
+            f"--student {student}: only the vocabulary of a static student grows; expected static:+{spec.words}k"
+        )
     if spec.rule in (STATIC, TEACHER):
         if teacher.folder() is not None and not reads_tokens(teacher.skeleton()):
             raise InputError(f"--student {student}: teacher {teacher.name!r} is no transformer that reads tokens")

@@ -1,8 +1,8 @@
-"""Students that have only the tokens which the training sentences use, such as static:corpus: embeddings are most of the
-bytes of a small encoder, and all of a static one.
+"""Students with other tokens than their encoder. static:corpus has only those which the training sentences use: embeddings
+are most of the bytes of a small encoder, and all of a static one. static:+10k has words of these sentences beside them.
 
-The tokenizer loses the others (`encoders.pruned_tokenizer`), and the table of embeddings loses their rows. Everything
-after it works from what was made here as from any other encoder, or any other start of a static student.
+The tokenizer loses or gains tokens (`encoders.pruned_tokenizer`), and the table of embeddings their rows. What comes after
+works from what was made here as from any other encoder, or any other start of a static student.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ from tokenizers import Tokenizer
 
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec, readable_tokenizer, transformer_folder
-from distilbench.encoders.pruned_tokenizer import check_prunable, pruned
+from distilbench.encoders.pruned_tokenizer import (
+    PRUNABLE,
+    check_kind,
+    frequent_words,
+    grown,
+    pruned,
+    token_count,
+)
 from distilbench.errors import InputError
-from distilbench.prepare.static_start import TOKENIZER, VECTORS, load_static_start
+from distilbench.prepare.static_start import TOKENIZER, VECTORS, load_static_start, word_vectors
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.storage.arrays import array_sha256, save_array
 from distilbench.storage.files import write_json
@@ -42,8 +49,8 @@ READ_AGAIN = 200
 """Training sentences that the pruned tokenizer has to read as the whole one did."""
 
 
-def check_vocabulary(source: EncoderSpec, what: str) -> None:
-    """Check that an encoder's tokenizer can be pruned, before anything is made; `what` it is, for the message."""
+def check_vocabulary(source: EncoderSpec, what: str, kinds: Sequence[str] = PRUNABLE) -> None:
+    """Check that an encoder's tokenizer is of one of these kinds, before anything is made; `what` it is, for the message."""
     folder = source.folder()
     if folder is None:
         content = source.skeleton().tokenizer.backend_tokenizer.to_str()
@@ -51,7 +58,7 @@ def check_vocabulary(source: EncoderSpec, what: str) -> None:
         content = file.read_text()
     else:
         raise InputError(f"{what} {source.name!r} has no tokenizer.json; expected a fast tokenizer")
-    check_prunable(json.loads(content), f"{what} {source.name!r}")
+    check_kind(json.loads(content), f"{what} {source.name!r}", kinds)
 
 
 def training_rows(corpus: Corpus) -> Rows:
@@ -79,6 +86,27 @@ def pruned_static(static: Path, tokens: Path, corpus: Corpus, prompts: Sequence[
 
     parts = {"static": static.name, "tokens": tokens.name, "train": array_sha256(rows), "prompts": list(prompts)}
     return store.build("static-pruned", {**parts, "step_version": STEP_VERSION}, [VECTORS, TOKENIZER], make)
+
+
+def grown_static(
+    source: EncoderSpec, static: Path, tokens: Path, corpus: Corpus, thousands: int, store: ArtifactStore
+) -> Path:
+    """What a static student starts from, with so many frequent words of the training sentences beside its tokens.
+
+    A word starts from the teacher's vector of it (`source`). `static` and `tokens` are as for `pruned_static`.
+    """
+    rows, start = training_rows(corpus), load_static_start(static)
+
+    def make(folder: Path, missing: list[str]) -> None:
+        whole = json.loads(start.tokenizer.read_text())
+        words = frequent_words(whole, load_tokens(tokens).flat(rows)[0], 1000 * thousands)
+        parts = [start.vectors_VD[: token_count(whole)]]
+        parts += [word_vectors(source, list(words.values()), folder, "Words")] if words else []
+        save_array(folder / VECTORS, np.concatenate(parts))
+        write_json(folder / TOKENIZER, grown(whole, words))
+
+    parts = {"static": static.name, "tokens": tokens.name, "train": array_sha256(rows), "thousands": thousands}
+    return store.build("static-grown", {**parts, "step_version": STEP_VERSION}, [VECTORS, TOKENIZER], make)
 
 
 def pruned_encoder(

@@ -25,7 +25,7 @@ from distilbench.prepare.layer_ranking import LayerRanker, named_layers, read_ra
 from distilbench.prepare.nearest import candidates_artifact, nearest_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import Artifacts, StudentArtifacts
-from distilbench.prepare.pruned_students import pruned_encoder, pruned_static
+from distilbench.prepare.pruned_students import grown_static, pruned_encoder, pruned_static
 from distilbench.prepare.selection_sets import dev_sets, judged_sets
 from distilbench.prepare.skipped_layers import skipped_layers_artifact
 from distilbench.prepare.static_start import static_start_artifact
@@ -144,6 +144,9 @@ def prepare_student(
         assert ranking is not None
         chosen = ranking.chosen
     student = resolved_student(student, teacher, chosen)
+    if static is not None and spec.words:
+        static = grown_static(source, static, tokens, corpus, spec.words, store)
+        tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
     if spec.fewer_tokens:
         prompts = sorted({text for text in (reads.prompt, reads.query_prompt, reads.document_prompt) if text})
         if static is not None:

@@ -5,7 +5,7 @@ Axes: V tokens, D teacher width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -45,10 +45,11 @@ def load_static_start(folder: Path) -> StaticStart:
 
 @dataclass(frozen=True)
 class TokenEncoding(ShardTask):
-    """Turns ranges of token ids into shards of the teacher's vectors, each id between the special tokens of a sentence."""
+    """Turns words, given as token ids, into shards of the teacher's vectors; each is a sentence with its special tokens."""
 
     spec: EncoderSpec
     folder: Path
+    words: Sequence[Sequence[int]]
     unit: ClassVar[str] = "tokens"
 
     def load(self) -> Callable[[int, int, int], None]:
@@ -57,7 +58,7 @@ class TokenEncoding(ShardTask):
         before, after = around_a_token(model)
 
         def make(shard: int, start: int, stop: int) -> None:
-            ids = [[*before, token, *after] for token in range(start, stop)]
+            ids = [[*before, *word, *after] for word in self.words[start:stop]]
             vectors_VD = encode_ids(model, ids, TOKENS_AT_ONCE)
             save_array(self.folder / shard_name(shard), vectors_VD)
 
@@ -76,15 +77,23 @@ def static_start_artifact(teacher: EncoderSpec, store: ArtifactStore) -> Path:
     parts = {"encoder": teacher.identity(), "step_version": STEP_VERSION}
 
     def make(folder: Path, missing: list[str]) -> None:
-        count, work = _save_tokenizer(teacher, folder / TOKENIZER), folder / "shards"
-        work.mkdir(exist_ok=True)
-        task = TokenEncoding(teacher.absolute(), work)
-        run_in_process(task, task.missing(count, SHARD_TOKENS), "Single tokens")
-        vectors_VD = ShardedArray.open(work, count, SHARD_TOKENS).block(0, count)
-        save_array(folder / VECTORS, vectors_VD)
-        remove_folder(work)
+        count = _save_tokenizer(teacher, folder / TOKENIZER)
+        save_array(
+            folder / VECTORS, word_vectors(teacher, [[token] for token in range(count)], folder, "Single tokens")
+        )
 
     return store.build("static", parts, [VECTORS, TOKENIZER], make)
+
+
+def word_vectors(teacher: EncoderSpec, words: Sequence[Sequence[int]], folder: Path, label: str) -> NDArray[np.float32]:
+    """The teacher's vector of each word, given as token ids; an interrupted call goes on from what is in `folder`."""
+    work = folder / "shards"
+    work.mkdir(exist_ok=True)
+    task = TokenEncoding(teacher.absolute(), work, words)
+    run_in_process(task, task.missing(len(words), SHARD_TOKENS), label)
+    vectors_WD = ShardedArray.open(work, len(words), SHARD_TOKENS).block(0, len(words))
+    remove_folder(work)
+    return vectors_WD
 
 
 def _save_tokenizer(teacher: EncoderSpec, path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from architectures import make_architecture
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from tokenizers.models import BPE, WordLevel
 
 from distilbench.commands.run_folder import check_student_encoder
 from distilbench.data.corpus import Corpus
@@ -52,9 +53,9 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
 def student(prepared: Prepared, corpus: Corpus, room: ArtifactStore) -> Callable[..., Prepared]:
     """What a student of this name is trained from."""
 
-    def made(name: str) -> Prepared:
-        settings = RunSettings(store=room.root, teacher=prepared.teacher.name)
-        artifacts = Artifacts(corpus, prepared.teacher, prepared.vectors, Path(), StudentArtifacts(name))
+    def made(name: str, teacher: EncoderSpec = prepared.teacher) -> Prepared:
+        settings = RunSettings(store=room.root, teacher=teacher.name)
+        artifacts = Artifacts(corpus, teacher, prepared.vectors, Path(), StudentArtifacts(name))
         inputs = prepare_student(settings, name, artifacts)
         return replace(
             prepared,
@@ -119,6 +120,38 @@ def test_the_layers_of_students_with_and_without_all_tokens_are_ranked_once(
     assert [r["student"] for r in rankings if r["depth"] == 2] == ["auto:2"]
 
 
+def test_words_that_join_start_from_the_teachers_vectors_and_load_without_us(
+    student: Callable[..., Prepared], corpus: Corpus, build: Callable[..., Any], encoder_folder: Path, tmp_path: Path
+) -> None:
+    texts = [corpus.sentences[int(row)] for row in training_rows(corpus)]
+    cut = sorted({word for text in texts for word in text.split() if word.isalpha() and len(word) > 3})[:5]
+    teacher = EncoderSpec(str(shutil.copytree(encoder_folder, tmp_path / "teacher")))
+    file = tmp_path / "teacher" / "tokenizer.json"
+    content = json.loads(file.read_text())
+    vocab = content["model"]["vocab"]
+    for word in cut:  # the first letter and the rest
+        vocab[f"##{word[1:]}"] = vocab.pop(word)
+    file.write_text(json.dumps(content))
+    for name in ("static:+1k", "static:corpus+1k"):
+        on = student(name, teacher)
+        reader = Tokenizer.from_file(str(on.static.tokenizer))
+        place_W = [reader.token_to_id(word) for word in cut]
+        assert len(cut) == 5 and [reader.encode(word, add_special_tokens=False).ids for word in cut] == [
+            [place] for place in place_W
+        ]
+        assert len(on.static.vectors_VD) == reader.get_vocab_size() and min(place_W) == reader.get_vocab_size() - 5
+        np.testing.assert_allclose(on.static.vectors_VD[place_W], encode(teacher.load(), cut), atol=1e-5)
+        assert (reader.token_to_id(f"##{cut[0][1:]}") is None) == ("corpus" in name), "no word is read with it now"
+        method = build("hpd", on=on)
+        Trainer(method, seed=0, budget=3).train_until(3)
+        embedded_Nd = method.eval().embed(np.arange(40))
+        method.export(tmp_path / name)
+        model = SentenceTransformer(str(tmp_path / name), device="cpu")
+        sentences = list(corpus.sentences[:40])
+        np.testing.assert_allclose(model.encode(sentences), embedded_Nd, atol=1e-5)
+        np.testing.assert_allclose(encode(model, sentences), embedded_Nd, atol=1e-5)
+
+
 def test_its_start_says_so(student: Callable[..., Prepared], prepared: Prepared) -> None:
     on = student("layers:0,2:corpus")
     title = prepared.teacher.title
@@ -154,10 +187,15 @@ def test_what_cannot_lose_tokens_is_refused_before_anything_is_made(encoder_fold
         check_student_encoder(RunSettings(store=tmp_path, teacher=str(teacher)), student)
 
     check(encoder_folder, "layers:0:corpus")
+    check(encoder_folder, "static:corpus+2k")
     slow = make_architecture("bert", encoder_folder, tmp_path / "slow")
     Tokenizer(WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]")).save(str(slow / "tokenizer.json"))
     with pytest.raises(InputError, match=r"^--student static:corpus: teacher .* WordLevel"):
         check(slow, "static:corpus")
+    Tokenizer(BPE()).save(str(slow / "tokenizer.json"))
+    check(slow, "static:corpus")
+    with pytest.raises(InputError, match=r"^--student static:\+2k: teacher .* BPE; .* WordPiece$"):
+        check(slow, "static:+2k")
     (slow / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"^--student layers:0:corpus: teacher .* tokenizer.json"):
         check(slow, "layers:0:corpus")
