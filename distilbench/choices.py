@@ -12,6 +12,8 @@ Stored = Literal["float16", "float32"]
 """The precision in which a teacher's embeddings are stored."""
 Backend = Literal["torch", "bf16"]
 """What runs an encoder on a CPU: torch in float32 or in bfloat16."""
+EvaluatedBackend = Literal["torch", "bf16", "int8"]
+"""What runs an encoder that is evaluated: also ONNX Runtime with int8 weights."""
 TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 """A kind of evaluation sets."""
 EVERY_TASK: tuple[TaskKind, ...] = get_args(TaskKind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from architectures import CHAINS, OTHERS, make_architecture
+from architectures import CHAINS, OTHERS, make_architecture, make_static
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -30,9 +31,12 @@ from distilbench.encoders.encoder import (
     keep_half,
     token_budget_batches,
     token_ids,
+    transformer_folder,
 )
+from distilbench.encoders.onnx_graph import Int8Encoder
 from distilbench.encoders.student import check_student
 from distilbench.errors import InputError
+from distilbench.machine import torch_threads
 from distilbench.trials.scoring import count_parameters, encoder_parameters
 
 SENTENCES = (
@@ -466,3 +470,38 @@ def test_an_encoder_with_a_default_prompt_reads_it(encoder_folder: Path) -> None
     assert encode(model, ["the dog runs"], prompt="what is ") == pytest.approx(
         model.encode(["the dog runs"], prompt="what is "), abs=1e-5
     )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_int8_weights_give_nearly_the_same_vectors_in_less_memory(
+    encoder_folder: Path, model: SentenceTransformer, threads: int
+) -> None:
+    spec = EncoderSpec(str(encoder_folder), int8=True)
+    spec.check("model")
+    in_int8 = spec.load()
+    with torch_threads(threads):
+        vectors_ND, float32_ND = encode(in_int8, SENTENCES), encode(model, SENTENCES)
+    norms = np.linalg.norm(vectors_ND, axis=1) * np.linalg.norm(float32_ND, axis=1)
+    cosine_N = (vectors_ND * float32_ND).sum(axis=1) / norms
+    assert 0.98 < cosine_N.min() and np.abs(vectors_ND - float32_ND).max() > 1e-4, "they were quantised"
+    assert isinstance(in_int8.forward, Int8Encoder)
+    assert len(in_int8.forward.graph) < 0.6 * sum(4 * p.numel() for p in model.parameters())
+    assert spec.identity() != replace(spec, int8=False).identity()
+    assert spec.title == f"{encoder_folder.stem}, int8 weights"
+
+
+def test_int8_weights_are_cut_as_the_encoder_is(folder: Path) -> None:
+    path = folder / "config_sentence_transformers.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "truncate_dim": 8}))
+    assert encode(EncoderSpec(str(folder), int8=True).load(), ["the dog runs"]).shape == (1, 8)
+
+
+def test_what_has_no_graph_or_no_package_for_int8_weights_is_refused(
+    encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    static = EncoderSpec(str(make_static(transformer_folder(encoder_folder), tmp_path / "static")), int8=True)
+    with pytest.raises(InputError, match=r"--backend int8: encoder .*begins with a StaticEmbedding .*expected torch"):
+        static.check("model")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(InputError, match=r"--backend int8: the package onnxruntime is not installed"):
+        EncoderSpec(str(encoder_folder), int8=True).check("model")

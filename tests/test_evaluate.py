@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 from distilbench.choices import EVERY_TASK
 from distilbench.cli import app
+from distilbench.cluster.provenance import INSTRUCTIONS
 from distilbench.commands.evaluate import Evaluation, evaluate
 from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
@@ -391,3 +393,25 @@ def test_an_encoder_that_says_the_same_of_everything_is_flagged(tmp_path: Path, 
     assert all(s.value == 0 for s in record.scores if s.metric == "spearman")
     assert any("STSB (test): every pair has the same cosine" in note for note in record.notes)
     assert "every pair has the same cosine" in (tmp_path / "reports" / "e" / "index.html").read_text()
+
+
+def test_int8_weights_are_rows_beside_the_teachers_float32(tmp_path: Path, models: list[Path], data: Path) -> None:
+    given = {"teacher": str(models[0]), "tasks": ("sts", "retrieval"), "quantise": ("none",), "cost": True}
+    given |= {"indexes": ("flat",)}
+    evaluate(settings(tmp_path, models, data, backend="int8", **given), Console(quiet=True))
+    names = ["wide", "wide, int8 weights", "other, int8 weights"]
+    found = {r.label: r for r in records_of(tmp_path)}
+    assert list(found) == names and found["wide"].role == "teacher"
+    own, in_int8 = found["wide"], found["wide, int8 weights"]
+    assert in_int8.cost and own.cost and in_int8.cost.bytes_on_disk < own.cost.bytes_on_disk
+    assert in_int8.hyperparameters["backend"] == "int8" and "backend" not in own.hyperparameters
+    has, told = torch.cpu.get_capabilities(), re.findall(r"\w+", own.provenance.device)
+    assert [name for name in INSTRUCTIONS if has.get(name)] == [name for name in INSTRUCTIONS if name in told]
+    scores = {(s.task, s.set, s.metric, s.variant, s.split): s.value for s in own.scores}
+    differences = [scores[s.task, s.set, s.metric, s.variant, s.split] - s.value for s in in_int8.scores]
+    assert 0 < np.abs(differences).max() < 10
+
+    evaluate(settings(tmp_path, models[1:], data, **given), Console(quiet=True))
+    assert [r.label for r in records_of(tmp_path)] == [*names, "other"], (
+        "float32 beside them; the teacher stays as it was"
+    )

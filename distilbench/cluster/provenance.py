@@ -28,6 +28,19 @@ PACKAGES = (
     "faiss-cpu",
     "faiss-gpu",
 )
+INSTRUCTIONS = (
+    "avx2",
+    "avx512_f",
+    "avx512_vnni",
+    "avx_vnni",
+    "avx512_bf16",
+    "amx_int8",
+    "amx_bf16",
+    "dot",
+    "i8mm",
+    "sve",
+)
+"""What a CPU's speed depends on, as torch calls them: of x86 and of Arm."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -58,11 +71,13 @@ def _versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """The device of this process and the CPUs that it may use, as a record has them."""
-    device = f"CPU ({sysconfig.get_platform()})"
-    if default_device() == "cuda":
-        import torch
+    """The device of this process (a CPU with the instructions that it has), and the CPUs that it may use, as a record has
+    them."""
+    import torch
 
+    processor = torch.cpu.get_capabilities()
+    device = f"CPU ({', '.join([sysconfig.get_platform(), *filter(processor.get, INSTRUCTIONS)])})"
+    if default_device() == "cuda":
         device = str(torch.cuda.get_device_name())
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {"device": device, "cpus": cpus}

@@ -122,6 +122,7 @@ class Evaluation:
     def _identity(self, spec: EncoderSpec) -> dict[str, Any]:
         """What all rows of a model have in common; how it reads text stands for hyper-parameters."""
         settings, corpus = self.settings, self.corpus
+        backend = "int8" if spec.int8 else settings.float_backend
         prompts = {"query_prompt": spec.query_prompt, "document_prompt": spec.document_prompt}
         how = {
             "weights": fingerprint(spec.identity()),
@@ -129,7 +130,7 @@ class Evaluation:
             **{name: prompt for name, prompt in prompts.items() if prompt is not None},
             "max_tokens": spec.max_tokens,
             "kinds": list(settings.tasks),
-            **({"backend": settings.backend} if settings.backend != "torch" else {}),
+            **({"backend": backend} if backend != "torch" else {}),
         }
         return {
             "run": self.run.name,
@@ -199,7 +200,7 @@ class Evaluation:
             self.store,
             spec.title,
             stored="float32",
-            backend=settings.backend,
+            backend=settings.float_backend,
             size=settings.pool,
             in_process=not _on_ray(settings),
         )
@@ -277,7 +278,7 @@ def _config(settings: EvaluateSettings, corpus: Corpus) -> dict[str, Any]:
         "dims": list(settings.dims),
         "quantisations": list(settings.quantisations),
         "indexes": [str(index) for index in settings.index_specs],
-        "backend": settings.backend,
+        "backend": settings.float_backend,
     }
 
 

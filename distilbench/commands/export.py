@@ -17,17 +17,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
+from distilbench.commands.export_onnx import write_onnx
 from distilbench.commands.export_router import write_router
 from distilbench.commands.output_folder import OutputFolder
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.onnx_graph import check_packages
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_of_runs, best_seed, model_folder, record_owners
 from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.choice import ServingBudget
-from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes, quantiser_folder
+from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes, quantiser_folder, run_code
 from distilbench.reporting.model_card import CARD, Snippets, hub_base, model_card
 from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
@@ -81,7 +82,7 @@ def export(
     chosen = choose(runs, budget, student, seed)
     output = OutputFolder("--to", to, "export", MANIFEST, chosen.model)
     if onnx:
-        check_onnx()
+        check_packages("--onnx")
     output.check()
     with output.written() as folder:
         _write(chosen, folder, onnx=onnx)

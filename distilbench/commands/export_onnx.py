@@ -1,33 +1,27 @@
 """A student as one ONNX graph, from token ids to the vector: what a server runs without PyTorch. Of a pair of encoders it is
-the one of queries.
-
-sentence-transformers' own `backend="onnx"` takes a graph of the transformer alone, and optimum-onnx 0.1.0 to load it, which
-cannot be installed beside transformers 5; so the graph is the whole of the student, and is run as `run_code` says.
+the one of queries. Beside it is the same graph with int8 weights.
 """
 
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.commands.export_router import query_folder
 from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.onnx_graph import OUTPUT, no_graph, quantise_graph, save_graph, session_of, whole
 from distilbench.errors import InputError
-from distilbench.reporting.loading import literal
+from distilbench.reporting.loading import GRAPH, INT8_GRAPH, TOKENIZER, OnnxInput
 
 if TYPE_CHECKING:
-    import torch
     from sentence_transformers import SentenceTransformer
 
-PACKAGES = ("onnxruntime", "onnxscript", "onnx")
-OPSET = 23
-"""The first with an Attention operator."""
 SAMPLES = (
     "",
     "a",
@@ -36,43 +30,17 @@ SAMPLES = (
     "how do i " * 400,
 )
 """Sentences for every kind of batch: short ones padded together, a middle one, and one longer than any encoder's limit."""
-GRAPH = Path("onnx") / "model.onnx"
-OUTPUT = "sentence_embedding"
-TOKENIZER = "tokenizer.json"
-
 LARGEST_DIFFERENCE = 1e-4
 """The largest difference of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
 
 
-class OnnxInput(NamedTuple):
-    """The way of a sentence to token ids: the prompt before it, the most tokens, and what pads a batch."""
-
-    prompt: str
-    max_tokens: int
-    pad_id: int
-    pad_token: str
-    document_prompt: str | None = None
-    """The text before a document, where `prompt` is before a query; None: all text is read alike, or queries alone."""
-    tokenizer: str = TOKENIZER
-    """Its file, in the folder."""
-
-
-def check_onnx() -> None:
-    """Check that the packages of the extra `onnx` are there."""
-    for package in PACKAGES:
-        try:
-            __import__(package)
-        except ImportError:
-            raise InputError(
-                f"--onnx: the package {package} is not installed; `pip install 'distilbench[onnx]'`, or leave --onnx out"
-            ) from None
-
-
 def write_onnx(folder: Path, name: str) -> OnnxInput:
-    """Write `onnx/model.onnx` into a sentence-transformers folder, and how to feed it; `name` is what messages call it.
+    """Write `onnx/model.onnx` and `onnx/model_int8.onnx` into a sentence-transformers folder, and how to feed them.
+
+    `name` is what messages call it.
 
     `input_ids` and `attention_mask` (int64, B x T) become `sentence_embedding` (float32, B x d), d the width that the
-    folder's model gives. It is run by ONNX Runtime, with tokenizers alone, on short, long and empty sentences.
+    folder's model gives. They are run by ONNX Runtime, with tokenizers alone, on short, long and empty sentences.
     """
     model, inner = _query_encoder(EncoderSpec(str(folder)).load())
     if reason := no_graph(model):
@@ -80,82 +48,34 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
     if not (folder / inner / TOKENIZER).is_file():
         raise _unable(name, f"it has no {TOKENIZER}, which the package tokenizers reads")
     (folder / GRAPH).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        save_graph(_whole(model), folder / GRAPH)
+    with _refused(name):
+        save_graph(whole(model), folder / GRAPH)
         onnx_input = _input(folder, model, f"{inner}{TOKENIZER}")
         onnx_vectors = run_onnx(folder, onnx_input, SAMPLES)
-    except OSError:
-        raise
-    except Exception as error:  # exporter, tokenizer and runtime raise many kinds
-        raise _unable(name, (str(error).splitlines() or [type(error).__name__])[0]) from error
     expected = encode(model, SAMPLES)
-    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
-    difference = float((np.abs(onnx_vectors - expected) / np.maximum(lengths, 1e-12)).max())
+    lengths = np.maximum(np.linalg.norm(expected, axis=1, keepdims=True), 1e-12)
+    difference = float((np.abs(onnx_vectors - expected) / lengths).max())
     if not difference < LARGEST_DIFFERENCE:
         raise _unable(name, f"its vectors differ from PyTorch's by {difference:.1e}")
-    return onnx_input
+    with _refused(name):
+        quantise_graph(folder / GRAPH, folder / INT8_GRAPH)
+        int8_vectors = run_onnx(folder, onnx_input, SAMPLES, INT8_GRAPH)
+    int8_lengths = np.linalg.norm(int8_vectors, axis=1, keepdims=True)
+    cosines = (expected / lengths * int8_vectors / np.maximum(int8_lengths, 1e-12)).sum(axis=1)
+    return onnx_input._replace(int8_cosine=float(cosines.min()))
 
 
-def run_onnx(folder: Path, onnx_input: OnnxInput, sentences: Sequence[str]) -> NDArray[np.float32]:
+def run_onnx(folder: Path, onnx_input: OnnxInput, sentences: Sequence[str], graph: str = GRAPH) -> NDArray[np.float32]:
     """Vectors of sentences by ONNX Runtime, N x d: what `run_code` writes out."""
-    import onnxruntime
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / onnx_input.tokenizer))
     tokenizer.enable_truncation(onnx_input.max_tokens)
     tokenizer.enable_padding(pad_id=onnx_input.pad_id, pad_token=onnx_input.pad_token)
     batch = tokenizer.encode_batch([onnx_input.prompt + s for s in sentences])
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors
-    session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
     ids_BT, mask_BT = np.array([e.ids for e in batch]), np.array([e.attention_mask for e in batch])
-    (vectors_Bd,) = session.run([OUTPUT], {"input_ids": ids_BT, "attention_mask": mask_BT})
+    (vectors_Bd,) = session_of(str(folder / graph)).run([OUTPUT], {"input_ids": ids_BT, "attention_mask": mask_BT})
     return vectors_Bd
-
-
-def run_code(onnx_input: OnnxInput) -> str:
-    """Python that embeds sentences with the graph, in the folder of the model."""
-    texts = '["One sentence.", "Another one."]'
-    prompt, document = onnx_input.prompt, onnx_input.document_prompt
-    if prompt:
-        texts = f"[{literal(prompt)} + s for s in {texts}]"
-    before = literal(document) if document else "nothing"
-    roles = [] if document is None else [f"# Of queries; before a document comes {before}."]
-    return "\n".join(
-        [
-            *roles,
-            "import numpy as np, onnxruntime",
-            "from tokenizers import Tokenizer",
-            f'tokenizer = Tokenizer.from_file("{onnx_input.tokenizer}")',
-            f"tokenizer.enable_truncation({onnx_input.max_tokens})",
-            f"tokenizer.enable_padding(pad_id={onnx_input.pad_id}, pad_token={literal(onnx_input.pad_token)})",
-            f'session = onnxruntime.InferenceSession("{GRAPH.as_posix()}", providers=["CPUExecutionProvider"])',
-            f"batch = tokenizer.encode_batch({texts})",
-            "ids, mask = np.array([e.ids for e in batch]), np.array([e.attention_mask for e in batch])",
-            f'(vectors,) = session.run(["{OUTPUT}"], {{"input_ids": ids, "attention_mask": mask}})',
-        ]
-    )
-
-
-def _whole(model: SentenceTransformer) -> torch.nn.Module:
-    """All modules of the model, in order, and its width."""
-    import torch
-
-    transformer, after, width = model[0].model, torch.nn.ModuleList(list(model)[1:]), model.truncate_dim
-
-    class Whole(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.transformer, self.after = transformer, after
-
-        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-            states_BTH = self.transformer(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-            features = {"input_ids": input_ids, "attention_mask": attention_mask, "token_embeddings": states_BTH}
-            for module in self.after:
-                features = module(features)
-            return features[OUTPUT][:, :width]
-
-    return Whole()
 
 
 def _query_encoder(model: SentenceTransformer) -> tuple[SentenceTransformer, str]:
@@ -192,49 +112,14 @@ def _input(folder: Path, model: SentenceTransformer, file: str) -> OnnxInput:
     )
 
 
-def save_graph(module: torch.nn.Module, path: Path) -> None:
-    """Write the graph of a module of `input_ids` and `attention_mask` (B x T, int64; both are free).
-
-    Its numbers go into `path` + ".data": a protobuf file ends at 2 GB.
-    """
-    import onnx
-    import torch
-
-    ids_BT = torch.full((3, 7), 1)
-    mask_BT = torch.ones_like(ids_BT)
-    mask_BT[1, 5:] = 0  # with padding: a model may look for it, and skip its mask where there is none
-    free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = torch.onnx.export(
-            module.eval(),
-            (ids_BT, mask_BT),
-            dynamo=True,
-            opset_version=OPSET,
-            input_names=["input_ids", "attention_mask"],
-            output_names=[OUTPUT],
-            dynamic_shapes=(free, free),
-            verbose=False,
-        )
-    assert program is not None, "torch.onnx.export with dynamo=True returns a program"
-    program.save(str(path), external_data=True)
-    graph = onnx.load(path, load_external_data=False)
-    for node in graph.graph.node:  # stack traces, with the paths of this machine
-        del node.metadata_props[:]
-    onnx.save(graph, path)
-
-
-def no_graph(model: SentenceTransformer) -> str:
-    """Why there is no graph of an encoder's transformer; "" where there is one."""
-    from sentence_transformers.base.modules import Transformer
-
-    first = model[0]
-    if not isinstance(first, Transformer):
-        return f"it begins with a {type(first).__name__} module, not with a Transformer"
-    text = first.modality_config.get("text", {})
-    if (text.get("method"), text.get("method_output_name")) != ("forward", "last_hidden_state"):
-        return "its transformer gives something else than the last hidden states"
-    return ""
+@contextmanager
+def _refused(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # exporter, tokenizer and runtime raise many kinds
+        raise _unable(name, (str(error).splitlines() or [type(error).__name__])[0]) from error
 
 
 def _unable(name: str, reason: str) -> InputError:

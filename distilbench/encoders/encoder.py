@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.data.sentences import TEXT
 from distilbench.data.vector_file import VectorFile, vector_file
+from distilbench.encoders.onnx_graph import Int8Encoder, check_packages, no_graph
 from distilbench.encoders.words import WordReader, reads_by_word
 from distilbench.errors import InputError
 from distilbench.storage.arrays import unpacked
@@ -73,6 +74,8 @@ class EncoderSpec:
     query_prompt: str | None = None
     document_prompt: str | None = None
     vectors: str | None = None
+    int8: bool = False
+    """Whether ONNX Runtime runs it with int8 weights, on a CPU (`encoders.onnx_graph`)."""
 
     @property
     def vector_file(self) -> VectorFile:
@@ -143,7 +146,13 @@ class EncoderSpec:
         else:
             source = {"hub": self.name, "commit": self._hub_commit()}
         by_role = {"query_prompt": self.query_prompt, "document_prompt": self.document_prompt} if self.by_role else {}
-        return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens, **by_role}
+        return {
+            "source": source,
+            "prompt": self.prompt,
+            "max_tokens": self.max_tokens,
+            **by_role,
+            **({"weights": "int8"} if self.int8 else {}),
+        }
 
     def _hub_commit(self) -> str:
         """The commit of the revision: the folder of a snapshot is named after it, also in the cache of a machine offline."""
@@ -178,10 +187,13 @@ class EncoderSpec:
 
     def check(self, role: str) -> None:
         """Check a local encoder before hours of work depend on it: its limit, its tokenizer, one way to read all text."""
+        if self.int8:
+            check_packages("--backend int8")
         if not self.folder():
             return
         model = self.skeleton()
         self._check_limit(model)
+        self._check_graph(model)
         routes = [route for router in _routers(model) for route in router.sub_modules]
         ways = [f"routes of its own ({', '.join(routes)})"] if routes else []
         lengths = [name for name in _LENGTHS if getattr(model[0], name, None) is not None]
@@ -211,15 +223,32 @@ class EncoderSpec:
     @property
     def title(self) -> str:
         """A short name for tables."""
-        return Path(self.name).name if self.vectors is None else Path(self.name).stem
+        name = Path(self.name).name if self.vectors is None else Path(self.name).stem
+        return f"{name}, int8 weights" if self.int8 else name
 
     def load(self, device: str = "cpu") -> SentenceTransformer:
         """Load the encoder in evaluation mode."""
-        model = self._built(device)
+        model = self._built("cpu" if self.int8 else device)
         self._check_limit(model)
+        self._check_graph(model)
         if self.max_tokens is not None:
             model.max_seq_length = self.max_tokens
-        return model.float().eval()  # weights saved in half precision may be trained
+        model = model.float().eval()  # weights saved in half precision may be trained
+        if self.int8:
+            try:
+                model.forward = Int8Encoder(model)
+            except Exception as error:  # exporter, quantisation and runtime raise many kinds
+                raise self._no_graph((str(error).splitlines() or [type(error).__name__])[0]) from error
+        return model
+
+    def _check_graph(self, model: SentenceTransformer) -> None:
+        if self.int8 and (reason := no_graph(model) or ("" if reads_ids(model) else "it reads more than token ids")):
+            raise self._no_graph(reason)
+
+    def _no_graph(self, reason: str) -> InputError:
+        return InputError(
+            f"--backend int8: encoder {self.name!r}: no graph that ONNX Runtime can run: {reason:.300}; expected torch"
+        )
 
     def _check_limit(self, model: SentenceTransformer) -> None:
         if not reads_tokens(model):

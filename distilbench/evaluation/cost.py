@@ -32,6 +32,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from distilbench.encoders.encoder import WEIGHTS, EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
+from distilbench.encoders.onnx_graph import Int8Encoder
 from distilbench.errors import InputError
 from distilbench.machine import torch_threads
 from distilbench.records import EncoderCost
@@ -42,6 +43,7 @@ FILE = "cost.json"
 STEP_VERSION = 4
 NO_CONFIGURATION = "data_config.json"
 """What some older encoders were trained on."""
+WEIGHT_SUFFIXES = (".safetensors", ".bin")
 BATCH = 32
 SENTENCES, SINGLES = 128, 32
 """Sentences that are read in batches, and one at a time."""
@@ -100,8 +102,10 @@ def encoder_size(spec: EncoderSpec, model: SentenceTransformer) -> dict[str, int
 
     count = sum(p.numel() for p in model.parameters())
     folder = spec.folder() or Path(snapshot_download(spec.name, revision=spec.revision, local_files_only=True))
-    files = needed_files(folder, model.tokenizer)
-    on_disk = sum(path.stat().st_size for path in files)
+    files, graph = needed_files(folder, model.tokenizer), 0
+    if isinstance(model.forward, Int8Encoder):
+        files, graph = [path for path in files if path.suffix not in WEIGHT_SUFFIXES], len(model.forward.graph)
+    on_disk = graph + sum(path.stat().st_size for path in files)
     return {"parameters_without_embeddings": count - embedding_parameters(model), "bytes_on_disk": on_disk}
 
 

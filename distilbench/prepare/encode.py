@@ -179,6 +179,8 @@ class CorpusEncoding:
         return {**parts, **self._on(device)}, device
 
     def _device(self, parts: Mapping[str, Any]) -> str:
+        if self.spec.int8:
+            return "cpu"
         if self.in_process or not gpus_elsewhere(self.size.grow_to):
             return default_device()
         if self.store.find(KIND, {**parts, **self._on("cuda")}):  # no GPU node need come for it

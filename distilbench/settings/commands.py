@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from distilbench.choices import EVERY_TASK, FAISS_KINDS
+from distilbench.choices import EVERY_TASK, FAISS_KINDS, Backend, EvaluatedBackend
 from distilbench.errors import InputError
 from distilbench.settings.option import ARGUMENT, COMMAS, Names, Settings, option
 from distilbench.settings.place import ClusterSettings, GrowingClusterSettings, RunPlaceSettings
-from distilbench.settings.reading import DATA, DataSettings, ReadingSettings, Tasks, tasks_option
+from distilbench.settings.reading import DATA, ENCODERS, DataSettings, ReadingSettings, Tasks, tasks_option
 from distilbench.settings.run import RESULTS, Codes, CodeSettings, RunSettings, SpaceSettings
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ class EvaluateSettings(DataSettings, ReadingSettings, ClusterSettings, RunPlaceS
     teacher: str | None = option(
         "A model that is scored too, and that retention and differences are relative to.", None
     )
+    backend: EvaluatedBackend = option(  # type: ignore[assignment]
+        "What runs the encoders: torch, bf16 (torch in bfloat16, on CPUs that have it), or int8 (ONNX Runtime with int8 "
+        "weights; the teacher stays in float32).",
+        "torch",
+        panel=ENCODERS,
+    )
     tasks: Tasks = tasks_option(EVERY_TASK)
     dims: Annotated[tuple[Annotated[int, Field(ge=1)], ...], COMMAS] = option(
         "Score also the first so many dimensions, with commas between: 256,128,64.",
@@ -98,7 +105,13 @@ class EvaluateSettings(DataSettings, ReadingSettings, ClusterSettings, RunPlaceS
     @cached_property
     def models(self) -> tuple[EncoderSpec, ...]:
         """The encoders, each once."""
-        return tuple(dict.fromkeys(self.encoder(name) for name in self.model))
+        in_int8 = self.backend == "int8"
+        return tuple(dict.fromkeys(replace(self.encoder(name), int8=in_int8) for name in self.model))
+
+    @property
+    def float_backend(self) -> Backend:
+        """What runs the encoders whose weights are not in int8."""
+        return "bf16" if self.backend == "bf16" else "torch"
 
     @cached_property
     def teacher_encoder(self) -> EncoderSpec | None:

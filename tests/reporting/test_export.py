@@ -263,6 +263,7 @@ def test_the_graph_gives_the_rows_vectors(run, tmp_path, monkeypatch):
     assert "onnx/model.onnx" in json.loads((out / "distilbench-export.json").read_text())["files"]
 
     code = blocks(out)[-1]
+    said = float(re.search(r"in float32 is (0\.\d+)", code)[1])
     assert '"how do i " + s' in code and "sentence_transformers" not in code and "torch" not in code
     monkeypatch.chdir(out)
     for sentences in (SENTENCES, SENTENCES[:1]):
@@ -270,6 +271,13 @@ def test_the_graph_gives_the_rows_vectors(run, tmp_path, monkeypatch):
         exec(code.replace('["One sentence.", "Another one."]', repr(sentences)), found)
         expected = vectors_of(out)[: len(sentences)]
         assert found["vectors"].shape == (len(sentences), 8) and np.abs(found["vectors"] - expected).max() < 1e-5
+
+    assert (out / "onnx" / "model_int8.onnx").stat().st_size < (out / "onnx" / "model.onnx.data").stat().st_size
+    code = code.replace('"onnx/model.onnx"', '"onnx/model_int8.onnx"')
+    exec(code.replace('["One sentence.", "Another one."]', repr(SENTENCES[:2])), found)
+    in_int8, float32 = found["vectors"], vectors_of(out)[:2]
+    cosine = (in_int8 * float32).sum(axis=1) / np.linalg.norm(in_int8, axis=1) / np.linalg.norm(float32, axis=1)
+    assert 0.9 < said < 1 and (cosine > 0.95).all() and np.abs(in_int8 - float32).max() > 1e-5
 
 
 def test_without_a_sound_graph_nothing_is_written(run, tmp_path, monkeypatch):
