@@ -61,6 +61,9 @@ FIRST_SENTENCES, FIRST_ITEMS = 500, 300
 draws, and second in the other."""
 FINALISTS = 6
 """Choices that the second round compares on everything."""
+LEVEL = 0.5
+"""Points of a start below the best one, within which a choice with the first layer is taken: it reads its own embeddings, and
+training makes more of it (results/starts.md)."""
 RIDGE = 1e-3
 """The ridge, as a share of the mean variance of a state's numbers."""
 STEP_VERSION = 3
@@ -104,8 +107,10 @@ class LayerRanking(BaseModel):
 
     @property
     def chosen(self) -> tuple[int, ...]:
-        """The layers taken."""
-        return self.choices[0].layers
+        """The layers taken: of the best start, or of one level with it that needs no embeddings to stand for layers."""
+        least = self.choices[0].regressed - LEVEL
+        own = [choice.layers for choice in self.choices if choice.layers[0] == 0 and choice.regressed >= least]
+        return own[0] if own else self.choices[0].layers
 
     @property
     def summary(self) -> str:
