@@ -21,12 +21,12 @@ from distilbench.commands.index_vectors import Sides
 from distilbench.commands.output_folder import OutputFolder
 from distilbench.commands.run_folder import on_cluster
 from distilbench.data.documents import IDS, DocumentFiles, documents_artifact
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec, is_packed
 from distilbench.errors import InputError, naming
 from distilbench.evaluation.faiss_codes import saved_code, saved_kinds
 from distilbench.evaluation.indexes import LINKS, MORE, DocumentIndex, check_code, document_index
 from distilbench.prepare.document_codes import ChosenCode, GivenDocuments, code_documents, code_given, find_codes
-from distilbench.reporting.loading import literal
+from distilbench.reporting.loading import literal, unpack_code
 from distilbench.settings.commands import IndexSettings
 from distilbench.storage.files import file_sha256
 
@@ -79,7 +79,9 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
             "nprobe": built.spec.lists[1] if built.spec.lists else None,
             "links": LINKS if built.spec.kind == "hnsw" else None,
         }
-    search = search_code(source, str(path or INDEX), again=again)
+    folder = student.folder()
+    unpack = unpack_code(source) if folder is not None and is_packed(folder) else ""
+    search = "\n".join([*unpack.splitlines(), search_code(source, str(path or INDEX), again=again)])
     try:
         with output.written() as folder:
             (folder / IDS).write_bytes(documents.ids.read_bytes())

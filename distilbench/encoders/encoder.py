@@ -348,20 +348,27 @@ def transformer_folder(path: Path) -> Path:
 def readable(folder: Path) -> Iterator[Path]:
     """A student's folder as sentence-transformers reads it: where its table has 4 bits, a copy for a while, with 8."""
     import torch
-    from safetensors import safe_open
     from safetensors.torch import load_file, save_file
 
-    file = transformer_folder(folder) / TABLE
-    if not file.exists() or PACKED not in safe_open(file, "pt").keys():  # type: ignore[no-untyped-call]
+    if not is_packed(folder):
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="distilbench-") as scratch:
         copy = shutil.copytree(folder.resolve(), Path(scratch) / folder.name, copy_function=os.symlink)
-        target, stored = transformer_folder(copy) / TABLE, load_file(file)
+        target = transformer_folder(copy) / TABLE
+        stored = load_file(target)
         codes_Vd = unpacked(stored.pop(PACKED).numpy(), len(stored["weights"]))
         target.unlink()
         save_file({"embeddings": torch.from_numpy(codes_Vd), **stored}, target)
         yield copy
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether a student's folder has a table of 4 bits, which sentence-transformers does not read."""
+    from safetensors import safe_open
+
+    file = transformer_folder(folder) / TABLE
+    return file.exists() and PACKED in safe_open(file, "pt").keys()  # type: ignore[no-untyped-call]
 
 
 def _check_folder(path: Path) -> None:

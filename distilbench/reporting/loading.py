@@ -22,7 +22,6 @@ if "packed" in stored:  # a table of 4 bits: it is written anew once with 8, whi
     halves = torch.stack([packed & 15, packed >> 4], dim=-1).flatten()
     codes = halves[: len(halves) // rows * rows].view(rows, -1).to(torch.int8) - 8
     save_file({{"embeddings": codes, "weights": stored["weights"]}}, {file})"""
-"""Python that makes the file of a student's table in int4 one in int8."""
 
 GRAPH, INT8_GRAPH = "onnx/model.onnx", "onnx/model_int8.onnx"
 TOKENIZER = "tokenizer.json"
@@ -95,12 +94,17 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
     lines = ["import numpy as np", "import torch"] if given else []
     lines.append("from sentence_transformers import SentenceTransformer")
     if record.hyperparameters.get("table") == "int4" and not record.documents:
-        lines = [*UNPACK.format(file=literal(f"{model}/model.safetensors")).splitlines(), *lines]
+        lines = [*unpack_code(model).splitlines(), *lines]
     lines += [f"model = SentenceTransformer({literal(model)}{width})", *embed]
     if record.quantisation != "float32":
         lines = ["from pathlib import Path", "from distilbench.evaluation.faiss_codes import Code", *lines]
         lines.append(f'codes = Code.load("{record.quantisation}", Path({literal(quantiser)})).encode(vectors)')
     return "\n".join(lines)
+
+
+def unpack_code(model: str) -> str:
+    """Python that makes a student's table in int4 one in int8."""
+    return UNPACK.format(file=literal(f"{model}/model.safetensors"))
 
 
 def plain_codes(record: ScoreRecord) -> str:

@@ -13,12 +13,12 @@ import torch
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
+from distilbench.encoders.encoder import EncoderSpec, encode, is_packed, token_ids
 from distilbench.encoders.static import coded
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.prepare.prepared import Prepared
-from distilbench.reporting.loading import UNPACK
+from distilbench.reporting.loading import unpack_code
 from distilbench.storage.arrays import packed, unpacked
 from distilbench.training.loop import Trainer
 
@@ -128,7 +128,9 @@ def test_tables_in_int8_and_int4(
         np.testing.assert_allclose(vectors_Nd, methods[table].embed(np.arange(40)), atol=1e-6)
         assert tensors[table]["weights"].shape == (rows,)
         assert (vectors_Nd * methods["float32"].embed(np.arange(40))).sum(axis=1).min() > cosine
-    exec(UNPACK.format(file=repr(str(tmp_path / "int4" / "model.safetensors"))))  # as the exported README has it
+    assert [table for table in methods if is_packed(tmp_path / table)] == ["int4"]
+    exec(unpack_code(str(tmp_path / "int4")))  # as the READMEs of an export and of an index have it
+    assert not is_packed(tmp_path / "int4")
     for table in ("int8", "int4"):
         model = SentenceTransformer(str(tmp_path / table))
         np.testing.assert_allclose(model.encode(sentences[:40]), methods[table].embed(np.arange(40)), atol=1e-6)
