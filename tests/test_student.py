@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -168,6 +169,12 @@ def test_a_static_student_has_no_layers(teacher: EncoderSpec, encoder_folder: Pa
         student_layers("static", teacher)
     with pytest.raises(InputError, match="--student static: it has no transformer to load"):
         load_student("static", teacher, "cpu")
+
+
+@pytest.mark.parametrize("student", ["static:+10", "static:+0k", "static:corpus+", "static:words"])
+def test_a_static_student_of_no_vocabulary_is_named(student: str, teacher: EncoderSpec) -> None:
+    with pytest.raises(InputError, match=rf"--student {re.escape(student)}: expected .*static:corpus\+10k"):
+        check_student(student, teacher)
 
 
 @pytest.mark.parametrize("start", ["static", "teacher", "half", "auto:2", "layers:0,2", "half@F", "auto:1@F", "F"])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from distilbench.data.sentences import SentenceFile
-from distilbench.encoders.student import aliases
+from distilbench.encoders.student import with_own_tokens
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256, fingerprint
 from distilbench.storage.remote import Remote, files_in
@@ -109,7 +109,7 @@ def paths_in(value: Any) -> set[Path]:
     In a text it may be that of a student's encoder: `layers:0,2@/folder`.
     """
     if isinstance(value, str):
-        match = re.search(r"(?:^|@)(/[^\n]+)$", aliases(value)[-1])
+        match = re.search(r"(?:^|@)(/[^\n]+)$", with_own_tokens(value))
         return {Path(match[1])} if match else set()
     if isinstance(value, Path):
         return {value} if value.is_absolute() else set()

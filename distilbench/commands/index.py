@@ -79,9 +79,8 @@ def index(settings: IndexSettings, console: Console) -> dict[str, Any]:
             "nprobe": built.spec.lists[1] if built.spec.lists else None,
             "links": LINKS if built.spec.kind == "hnsw" else None,
         }
-    folder = student.folder()
-    unpack = unpack_code(source) if folder is not None and is_packed(folder) else ""
-    search = "\n".join([*unpack.splitlines(), search_code(source, str(path or INDEX), again=again)])
+    packed = (saved := student.folder()) is not None and is_packed(saved)
+    search = search_code(source, str(path or INDEX), again=again, packed=packed)
     try:
         with output.written() as folder:
             (folder / IDS).write_bytes(documents.ids.read_bytes())
@@ -159,9 +158,13 @@ def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCod
     return ChosenCode(kind, place.absolute(), width)
 
 
-def search_code(student: str, index: str, *, again: bool) -> str:
-    """Python that loads and searches an index in its folder; `again`: what FAISS finds is ranked again by cosine."""
+def search_code(student: str, index: str, *, again: bool, packed: bool) -> str:
+    """Python that loads and searches an index in its folder.
+
+    `again`: what FAISS finds is ranked again by cosine. `packed`: the student's table has 4 bits.
+    """
     lines = [
+        *(unpack_code(student).splitlines() if packed else []),
         "import faiss",
         *(["import numpy as np"] if again else []),
         "from sentence_transformers import SentenceTransformer",

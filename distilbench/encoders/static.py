@@ -26,7 +26,7 @@ from distilbench.encoders.prompts import Prompts
 from distilbench.storage.arrays import packed
 from distilbench.storage.files import atomic_path
 
-Stored = Literal["float32", "int8", "int4"]
+TableCode = Literal["float32", "int8", "int4"]
 """What a table is stored as."""
 LARGEST = {"int8": 127, "int4": 7}
 """The largest code of a table, which has a scale for each token. The largest number of a row sets its scale: one that is
@@ -45,7 +45,7 @@ class StaticStudent(nn.Module):
         tokenizer: Path,
         weight_V: NDArray[np.float64] | None = None,
         *,
-        stored: Stored = "float32",
+        stored: TableCode = "float32",
     ) -> None:
         super().__init__()
         self.vectors = nn.Parameter(torch.from_numpy(np.array(start_Vd, dtype=np.float32)))

@@ -99,9 +99,14 @@ def is_static(student: str) -> bool:
     return StudentSpec.parse(student).is_static
 
 
+def with_own_tokens(student: str) -> str:
+    """The name of the same start with its encoder's own tokens."""
+    return str(replace(StudentSpec.parse(student), fewer_tokens=False, words=0))
+
+
 def aliases(student: str) -> tuple[str, ...]:
-    """The names by which a search space speaks of a student: its own, and that of the same start with all tokens."""
-    return tuple(dict.fromkeys((student, str(replace(StudentSpec.parse(student), fewer_tokens=False, words=0)))))
+    """The names by which a search space speaks of a student: its own, and that of the same start with its own tokens."""
+    return tuple(dict.fromkeys((student, with_own_tokens(student))))
 
 
 def setting_for(student: str, settings: Mapping[str, Setting] | None) -> Setting | None:
@@ -263,6 +268,8 @@ def describe_student(student: str, teacher: EncoderSpec) -> str:
 def check_student(student: str, teacher: EncoderSpec) -> None:
     """Check a student's name before anything is loaded."""
     spec = StudentSpec.parse(student)
+    if student.startswith(f"{STATIC}:") and not spec.is_static:
+        raise InputError(f"--student {student}: expected static, static:corpus, static:+10k or static:corpus+10k")
     if spec.words and not spec.is_static:
         raise InputError(
             f"--student {student}: only the vocabulary of a static student grows; expected static:+{spec.words}k"

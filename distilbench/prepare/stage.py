@@ -14,7 +14,13 @@ from distilbench.data.requirements import Requirements
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import prompt_of, reads_ids
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import StudentSpec, aliases, resolved_student, student_pooling, student_source
+from distilbench.encoders.student import (
+    StudentSpec,
+    resolved_student,
+    student_pooling,
+    student_source,
+    with_own_tokens,
+)
 from distilbench.errors import InputError
 from distilbench.evaluation.selection import of_sts
 from distilbench.prepare.augment import operations
@@ -136,7 +142,7 @@ def prepare_student(
     static = static_start_artifact(source, store) if spec.is_static else None
     tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
     if spec.ranked:
-        start = aliases(student)[-1]  # with all tokens
+        start = with_own_tokens(student)
         judged = prepared.judged or of_sts(dev_sets(corpus))
         ranker = LayerRanker(start, teacher, pooling, prepared.vectors, tokens, corpus.train, judged, quick=quick)
         folder = ranker.artifact(store)

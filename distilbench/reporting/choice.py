@@ -25,9 +25,8 @@ KEPT_PERCENT = 95
 FEW_BYTES = 64
 FASTER = 1.1
 """Times the teacher's sentences per second, from which a row counts as faster: less is within what timing varies by."""
-BEST, SMALL = "Best quality on dev sets", f"Best in {FEW_BYTES} bytes"
-SMALLEST, FASTEST = (f"{what} that keeps {KEPT_PERCENT} %" for what in ("Smallest", "Fastest"))
-TRAINED = "Best trained student"
+BEST, SMALL, TRAINED = "Best quality on dev sets", f"Best in {FEW_BYTES} bytes", "Best trained student"
+SMALLEST, FASTEST = f"Smallest that keeps {KEPT_PERCENT} %", f"Fastest that keeps {KEPT_PERCENT} %"
 
 
 class ServingBudget(NamedTuple):

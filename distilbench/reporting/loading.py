@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.codes import FAISS_PEER
+from distilbench.encoders.onnx_graph import OUTPUT, SLOWER
 from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
 
 FITTED = (FAISS_PEER, "pca", "random_projection", "whitening")
@@ -154,10 +155,10 @@ def run_code(onnx_input: OnnxInput) -> str:
             f"tokenizer.enable_padding(pad_id={onnx_input.pad_id}, pad_token={literal(onnx_input.pad_token)})",
             f"# {INT8_GRAPH} has int8 weights, the fastest on a processor with VNNI; of five sentences the lowest cosine",
             f"# to the vectors in float32 is {onnx_input.int8_cosine:.4f}.",
-            'cpu, slow = ["CPUExecutionProvider"], ["SkipLayerNormFusion"]',
+            f'cpu, slow = ["CPUExecutionProvider"], {json.dumps(SLOWER)}',
             f'session = onnxruntime.InferenceSession("{GRAPH}", providers=cpu, disabled_optimizers=slow)',
             f"batch = tokenizer.encode_batch({texts})",
             "ids, mask = np.array([e.ids for e in batch]), np.array([e.attention_mask for e in batch])",
-            '(vectors,) = session.run(["sentence_embedding"], {"input_ids": ids, "attention_mask": mask})',
+            f'(vectors,) = session.run(["{OUTPUT}"], {{"input_ids": ids, "attention_mask": mask}})',
         ]
     )

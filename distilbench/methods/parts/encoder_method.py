@@ -22,7 +22,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
-from distilbench.encoders.static import StaticStudent, Stored, save_static
+from distilbench.encoders.static import StaticStudent, TableCode, save_static
 from distilbench.encoders.student import is_static, load_student, student_width
 from distilbench.errors import InputError
 from distilbench.heartbeat import beat
@@ -55,7 +55,7 @@ class EncoderParams(CodedParams):
     sif: float = Field(default=0.001, ge=0)
     """The weight that a token starts with is sif / (sif + its share of all tokens of the training sentences), as in smooth
     inverse frequency (Arora et al. 2017); 0: every weight starts at 1."""
-    table: Stored = "float32"
+    table: TableCode = "float32"
     """What the table of the exported student is stored as; int8 and int4 have a scale for each token."""
     student: str | None = None
     """Where the student starts, as `--student` has it, which it takes the place of; students with this parameter compete

@@ -591,7 +591,7 @@ reveal = (id) => {
 if (board) {
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("change", () => form.reportValidity());
+  form.addEventListener("change", ({ target }) => target.reportValidity());
   if (!rows.some((row) => row.times_teacher !== undefined)) [control("speed").disabled, control("speed").placeholder] = [true, "not measured"];
   for (const option of [...(judge?.options ?? [])].slice(1)) if (boxes.every((box) => judged(box, option.value) === box.defaultChecked)) option.remove();
   judge?.addEventListener("change", () => {
