@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from distilbench.data.roles import DOCUMENT, PLAIN, QUERY, with_roles
 from distilbench.data.sentences import sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.prompts import Prompts, literal_prompt, reading_notes
+from distilbench.errors import InputError
 from distilbench.prepare import stage
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
@@ -71,12 +73,44 @@ def test_a_name_is_the_encoders_own_prompt_and_anything_else_is_text(encoder: Pa
     assert literal_prompt(EncoderSpec(str(encoder)), value, "--prompt query=") == text
 
 
-def test_prompts_that_no_option_names_are_told(encoder: Path) -> None:
-    spec = EncoderSpec(str(encoder))
-    assert "query 'what is '; passage 'the red '" in reading_notes(spec, searches=True)[0]
+OWN = {"query": ASKED, "passage": SEARCHED}
+
+
+@pytest.mark.parametrize(
+    ("named", "given", "before"),
+    [
+        (OWN, (), (ASKED, ASKED, SEARCHED)),
+        ({**OWN, "document": ""}, (), (ASKED, ASKED, SEARCHED)),
+        ({"query": ASKED}, (), (ASKED, ASKED, "")),
+        ({"corpus": SEARCHED}, (), ("", "", SEARCHED)),
+        ({"query": "", "document": ""}, (), (None, None, None)),
+        ({"classification": ASKED}, (), (None, None, None)),
+        (OWN, ("query=passage",), (SEARCHED, SEARCHED, SEARCHED)),
+        (OWN, ("query=", "document="), ("", "", "")),
+        (OWN, ("every ",), ("every ", "every ", "every ")),
+        (OWN, ("every ", "document=passage"), ("every ", "every ", SEARCHED)),
+    ],
+)
+def test_queries_and_documents_without_an_option_have_the_encoders_own_prompts(
+    tmp_path: Path, encoder: Path, named: dict[str, str], given: tuple[str, ...], before: tuple[str | None, ...]
+) -> None:
+    folder = shutil.copytree(encoder, tmp_path / "own")
+    config = json.loads((folder / "config_sentence_transformers.json").read_text())
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({**config, "prompts": named}))
+    spec = settings(tmp_path, tmp_path, folder, prompt=given).teacher_encoder
+    assert tuple(spec.prompt_before(role) for role in (PLAIN, QUERY, DOCUMENT)) == before
+
+
+def test_what_is_read_with_which_prompt_is_told(tmp_path: Path, encoder: Path) -> None:
+    spec = replace(EncoderSpec(str(encoder)), query_prompt=ASKED, document_prompt="")
+    assert reading_notes(spec, searches=True) == ["prompted reads: query with 'what is ', document without a prompt"]
     assert reading_notes(spec, searches=False) == []
-    for told in ({"query_prompt": ASKED, "document_prompt": ""}, {"prompt": ASKED}):
-        assert reading_notes(replace(spec, **told), searches=True) == []
+
+
+def test_an_encoder_that_cannot_be_loaded_is_told_when_it_is_checked(tmp_path: Path) -> None:
+    spec = settings(tmp_path, tmp_path, tmp_path / "none").teacher_encoder
+    with pytest.raises(InputError, match=r"no such folder"):
+        spec.check("teacher")
 
 
 @pytest.mark.parametrize(
@@ -227,17 +261,14 @@ def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
     def values(record: ScoreRecord) -> dict[tuple[str, ...], float]:
         return {(s.task, s.set, s.split, s.metric, s.variant): s.value for s in record.scores}
 
-    own, same = values(student), evaluated("e", prompt=("query=query", "document=document"))
+    own, same = values(student), evaluated("e")
     assert same.prompts == student.prompts
     # Vectors are stored in half precision: one pair of 40 may change its rank.
     assert {key: values(same)[key] for key in own} == pytest.approx(own, abs=0.2)
-    alike = evaluated("e")  # beside it, under the same name: the data are the same
-    assert alike.prompts == {} and alike.corpus_fingerprint == same.corpus_fingerprint
+    alike = evaluated("e", prompt=("query=", "document="))  # beside it, under the same name: the data are the same
+    assert set(alike.prompts.values()) == {""} and alike.corpus_fingerprint == same.corpus_fingerprint
     retrieval = [key for key in own if key[0] == "retrieval"]
     assert any(abs(values(alike)[key] - own[key]) > 0.5 for key in retrieval)
-    assert {k: v for k, v in values(alike).items() if k[0] == "sts"} == pytest.approx(
-        {k: v for k, v in own.items() if k[0] == "sts"}, abs=0.2
-    )  # text that is neither has the query's prompt, which is the student's default
 
 
 def test_the_teachers_retrieval_is_that_of_sentence_transformers(tmp_path: Path, data: Path, encoder: Path) -> None:

@@ -38,7 +38,7 @@ def test_values() -> None:
     assert found.time_budget == 5400 and found.objectives == ("quality", "bytes")
     assert (found.searcher, found.stopping, found.space) == ("random", "none", "own")
     read = settings(prompt=("p ", "query=query: ", "document="))
-    assert read.by_role and read.prompts == {"query": "query: ", "document": "", "": "p "}
+    assert read.prompts == {"query": "query: ", "document": "", "": "p "}
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
         places = np.concatenate([settings.given.places(batch) for batch in in_batches(corpus.sentences)])
         corpus = restrict_to_vectors(corpus, places >= 0, f"--teacher-vectors {settings.teacher_vectors}", named)
     corpus, why = with_selection(corpus, asked, where)
-    if settings.by_role:
+    if settings.teacher_encoder.by_role:
         corpus = with_roles(corpus, settings.artifacts)
     if needs.queries:
         corpus = with_queries(corpus)

@@ -61,7 +61,7 @@ class Evaluation:
     ) -> None:
         self.settings, self.models, self.corpus, self.run, self.console = settings, models, corpus, run, console
         self.store = ArtifactStore(settings.store)
-        self.read = with_roles(corpus, self.store) if settings.by_role else corpus
+        self.read = with_roles(corpus, self.store) if any(spec.by_role for spec in models) else corpus
         """The corpus with a row for each way in which a text is read."""
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
         self.notes: dict[str, None] = {}

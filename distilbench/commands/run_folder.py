@@ -108,7 +108,7 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         "backend": settings.backend,
         "student": portable_student(student),
         "pooling": student_pooling(student, teacher),
-        **({"student_prompts": vars(Prompts.of(settings.student_reading(student)))} if settings.by_role else {}),
+        **({"student_prompts": vars(Prompts.of(settings.student_reading(student)))} if teacher.by_role else {}),
         "seed": settings.seed,
     }
 

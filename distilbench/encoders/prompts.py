@@ -55,20 +55,30 @@ def own_prompts(spec: EncoderSpec) -> dict[str, str]:
     return named if any(named.values()) else {}
 
 
+def role_prompts(spec: EncoderSpec) -> dict[str, str]:
+    """The prompts before queries and documents by the encoder's own files, by role; {} where these name none.
+
+    A document has that of the first of sentence-transformers' names that is not empty: it loads a folder that names a passage
+    alone with an empty one for documents.
+    """
+    own = own_prompts(spec)
+    document = next((text for name in ("document", "passage", "corpus") if (text := own.get(name))), "")
+    query = own.get("query", "")
+    return {"query": query, "document": document} if query or document else {}
+
+
 def reading_notes(spec: EncoderSpec, *, searches: bool) -> list[str]:
-    """Say what the encoder's files ask for and does not happen: another similarity than cosine, prompts that no option
-    names where there are `searches`."""
+    """Say what the encoder's files ask for and does not happen, another similarity than cosine; and where there are
+    `searches`, what is put before queries and documents."""
     if spec.vectors is not None:
         return []
-    notes, own, similarity = list[str](), own_prompts(spec), spec.skeleton().similarity_fn_name
+    notes, similarity = list[str](), spec.skeleton().similarity_fn_name
     if similarity not in (None, "cosine"):
         notes.append(f"{spec.title}: the model asks for {similarity} similarity, and is scored by cosine")
-    if searches and own and not (spec.by_role or spec.prompt):
-        named = "; ".join(f"{name} {text!r}" for name, text in own.items() if text)
-        notes.append(
-            f"{spec.title}: queries and documents are read alike, and the model has prompts ({named}): --prompt query=NAME "
-            "and --prompt document=NAME read with them"
-        )
+    if searches and spec.by_role:
+        before = Prompts.of(spec)
+        told = (f"{texts} {f'with {text!r}' if text else 'without a prompt'}" for texts, text in before.described().items())
+        notes.append(f"{spec.title} reads: {', '.join(told)}")
     return notes
 
 

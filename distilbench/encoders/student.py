@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from distilbench.encoders.encoder import EncoderSpec, reads_tokens
-from distilbench.encoders.prompts import Prompts, own_prompts
+from distilbench.encoders.prompts import Prompts, own_prompts, role_prompts
 from distilbench.errors import InputError
 
 HALF = "half"
@@ -128,18 +128,22 @@ def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
     return EncoderSpec(name, max_tokens=teacher.max_tokens)
 
 
-def student_reading(source: EncoderSpec, teacher: EncoderSpec, query: str | None, document: str | None) -> EncoderSpec:
+def student_reading(source: EncoderSpec, teacher: EncoderSpec, asked: Mapping[str, str]) -> EncoderSpec:
     """The source of a student that has prompts before queries and documents.
 
-    `query` and `document` are what the teacher was asked for, a name of a prompt or a text: the student has its own prompt of
-    that name, else the teacher's text. Before other text it has the teacher's `prompt`, else its own query prompt.
+    `asked` has the prompts that the user names for the teacher, by role, each a name or a text. The student has its own
+    prompt of that name, or of that role where none is named; else the teacher's text. Before other text it has the teacher's
+    `prompt`, else its own query prompt.
     """
-    taught, own = Prompts.of(teacher), own_prompts(source)
+    taught, by_role = Prompts.of(teacher), role_prompts(source)
+    query, document = (
+        own_prompts(source).get(asked[role]) if role in asked else by_role.get(role) for role in ("query", "document")
+    )
     return replace(
         source,
         prompt=teacher.prompt,
-        query_prompt=taught.query if query is None else own.get(query, taught.query),
-        document_prompt=taught.document if document is None else own.get(document, taught.document),
+        query_prompt=taught.query if query is None else query,
+        document_prompt=taught.document if document is None else document,
     )
 
 

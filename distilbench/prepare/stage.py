@@ -163,7 +163,7 @@ def prepare_student(
             reads = settings.student_reading(student)
         tokens = tokens_artifact(corpus.text, reads, store, settings.pool, static)
     skipped = skipped_layers_artifact(student, teacher, pooling, tokens, corpus.train, store)
-    prompts_of = Prompts.of(reads) if settings.by_role else None
+    prompts_of = Prompts.of(reads) if teacher.by_role else None
     return StudentArtifacts(student, pooling, tokens, static, skipped, folder, prompts_of)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from distilbench.choices import EVERY_TASK, Backend, TaskKind
+from distilbench.errors import InputError
 from distilbench.settings.option import COMMAS, Settings, option
 
 if TYPE_CHECKING:
@@ -90,19 +92,16 @@ class ReadingSettings(Settings):
         plain = [text for text in self.prompt if not text.startswith(("query=", "document="))]
         return {**{role: text for role, _, text in by_role}, **({"": plain[-1]} if plain else {})}
 
-    @property
-    def by_role(self) -> bool:
-        """Whether queries, documents and other text are told apart."""
-        return bool(self.prompts.keys() - {""})
-
     def encoder(self, name: str) -> EncoderSpec:
-        """An encoder of that name, read so."""
+        """An encoder of that name, read so; queries and documents without a `--prompt` as its own files say."""
         from distilbench.encoders.encoder import EncoderSpec
-        from distilbench.encoders.prompts import literal_prompt
+        from distilbench.encoders.prompts import literal_prompt, role_prompts
 
         spec = EncoderSpec(name, prompt=self.prompts.get("", ""), max_tokens=self.max_tokens)
-        query, document = (
-            literal_prompt(spec, self.prompts[role], f"--prompt {role}=") if role in self.prompts else None
-            for role in ("query", "document")
-        )
-        return replace(spec, query_prompt=query, document_prompt=document)
+        before = {
+            role: literal_prompt(spec, text, f"--prompt {role}=") for role, text in self.prompts.items() if role
+        }
+        if "" not in self.prompts:
+            with suppress(InputError):  # of an encoder that cannot be loaded: `check` says why
+                before = {**role_prompts(spec), **before}
+        return replace(spec, query_prompt=before.get("query"), document_prompt=before.get("document"))

@@ -173,9 +173,7 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
         from distilbench.encoders.student import student_reading, student_source
 
         source = student_source(student, self.teacher_encoder)
-        if not self.by_role:
-            return source
-        return student_reading(source, self.teacher_encoder, self.prompts.get("query"), self.prompts.get("document"))
+        return student_reading(source, self.teacher_encoder, self.prompts) if self.teacher_encoder.by_role else source
 
 
 class RunSettings(PreparationSettings, RunPlaceSettings, CodeSettings):
