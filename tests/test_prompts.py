@@ -79,14 +79,14 @@ OWN = {"query": ASKED, "passage": SEARCHED}
 @pytest.mark.parametrize(
     ("named", "given", "before"),
     [
-        (OWN, (), (ASKED, ASKED, SEARCHED)),
-        ({**OWN, "document": ""}, (), (ASKED, ASKED, SEARCHED)),
-        ({"query": ASKED}, (), (ASKED, ASKED, "")),
-        ({"corpus": SEARCHED}, (), ("", "", SEARCHED)),
+        (OWN, (), (None, ASKED, SEARCHED)),
+        ({**OWN, "document": ""}, (), (None, ASKED, SEARCHED)),
+        ({"query": ASKED}, (), (None, ASKED, "")),
+        ({"corpus": SEARCHED}, (), (None, "", SEARCHED)),
         ({"query": "", "document": ""}, (), (None, None, None)),
         ({"classification": ASKED}, (), (None, None, None)),
-        (OWN, ("query=passage",), (SEARCHED, SEARCHED, SEARCHED)),
-        (OWN, ("query=", "document="), ("", "", "")),
+        (OWN, ("query=passage",), (None, SEARCHED, SEARCHED)),
+        (OWN, ("query=", "document="), (None, "", "")),
         (OWN, ("every ",), ("every ", "every ", "every ")),
         (OWN, ("every ", "document=passage"), ("every ", "every ", SEARCHED)),
     ],
@@ -103,7 +103,9 @@ def test_queries_and_documents_without_an_option_have_the_encoders_own_prompts(
 
 def test_what_is_read_with_which_prompt_is_told(tmp_path: Path, encoder: Path) -> None:
     spec = replace(EncoderSpec(str(encoder)), query_prompt=ASKED, document_prompt="")
-    assert reading_notes(spec, searches=True) == ["prompted reads: query with 'what is ', document without a prompt"]
+    assert reading_notes(spec, searches=True) == [
+        "prompted reads a query with 'what is ', a document without a prompt, other text without a prompt"
+    ]
     assert reading_notes(spec, searches=False) == []
 
 
@@ -118,9 +120,9 @@ def test_an_encoder_that_cannot_be_loaded_is_told_when_it_is_checked(tmp_path: P
     [
         ({}, (None, None, None)),
         ({"prompt": "p "}, ("p ", "p ", "p ")),
-        ({"query_prompt": "q "}, ("q ", "q ", None)),
+        ({"query_prompt": "q "}, (None, "q ", None)),
         ({"document_prompt": "d "}, (None, None, "d ")),
-        ({"query_prompt": "q ", "document_prompt": ""}, ("q ", "q ", "")),
+        ({"query_prompt": "q ", "document_prompt": ""}, (None, "q ", "")),
         ({"prompt": "p ", "query_prompt": "q ", "document_prompt": "d "}, ("p ", "q ", "d ")),
         ({"prompt": "p ", "query_prompt": ""}, ("p ", "", "p ")),
     ],
@@ -179,16 +181,16 @@ def roles_with_text(corpus: Corpus, before: dict[int, str]) -> tuple[np.ndarray[
 
 def test_teacher_and_student_read_each_text_by_its_role(made: tuple[RunSettings, Corpus, Prepared]) -> None:
     own, corpus, prepared = made
-    rows, texts = roles_with_text(corpus, {PLAIN: ASKED, QUERY: ASKED, DOCUMENT: SEARCHED})
+    rows, texts = roles_with_text(corpus, {PLAIN: "", QUERY: ASKED, DOCUMENT: SEARCHED})
     model = EncoderSpec(own.teacher).load()
     np.testing.assert_allclose(prepared.vectors.take(rows), encode(model, texts), atol=1e-3)
-    assert prepared.student_prompts == Prompts(ASKED, ASKED, SEARCHED)
+    assert prepared.student_prompts == Prompts("", ASKED, SEARCHED)
     assert prepared.tokens is not None
     assert [prepared.tokens[int(row)].tolist() for row in rows] == [
         model.tokenizer(text)["input_ids"] for text in texts
     ]
     config = run_config(own, corpus)
-    assert config["student_prompts"] == {"plain": ASKED, "query": ASKED, "document": SEARCHED}
+    assert config["student_prompts"] == {"plain": "", "query": ASKED, "document": SEARCHED}
 
 
 @pytest.mark.parametrize(("name", "params"), [("pca", {"output_dim": 8}), ("mse", {"output_dim": 32, "epochs": 0.5})])
@@ -213,7 +215,7 @@ def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
     tmp_path: Path, data: Path, encoder: Path, encoder_folder: Path
 ) -> None:
     named = settings(tmp_path, data, encoder, **BOTH, student=str(encoder_folder))
-    assert Prompts.of(named.student_reading(named.student)) == Prompts(ASKED, ASKED, SEARCHED)  # it has none of its own
+    assert Prompts.of(named.student_reading(named.student)) == Prompts("", ASKED, SEARCHED)  # it has none of its own
     other = make_encoder(tmp_path / "other", layers=1, prompts=True)
     config = json.loads((other / "config_sentence_transformers.json").read_text())
     config["prompts"]["query"] = "can you "
@@ -240,7 +242,7 @@ def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
     sweep(SweepSettings(**given, method="pca", space=space, trials=1), Console(quiet=True))
     run = tmp_path / "runs" / "s"
     records = [r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)]
-    assert {json.dumps(r.prompts) for r in records} == {json.dumps({"query": ASKED, "document": SEARCHED})}
+    assert {json.dumps(r.prompts) for r in records} == {json.dumps({"query": ASKED, "document": SEARCHED, "text": ""})}
     [student] = [r for r in records if r.role == "student"]
     card = (run / student.model / "README.md").read_text()
     assert f'"{SEARCHED}"' in card and "encode_query(" in card and "encode_document(" in card

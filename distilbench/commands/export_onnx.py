@@ -52,7 +52,7 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
         save_graph(whole(model), folder / GRAPH)
         onnx_input = _input(folder, model, f"{inner}{TOKENIZER}")
         onnx_vectors = run_onnx(folder, onnx_input, SAMPLES)
-    expected = encode(model, SAMPLES)
+    expected = encode(model, SAMPLES, prompt=onnx_input.prompt)
     lengths = np.maximum(np.linalg.norm(expected, axis=1, keepdims=True), 1e-12)
     difference = float((np.abs(onnx_vectors - expected) / lengths).max())
     if not difference < LARGEST_DIFFERENCE:
@@ -103,10 +103,10 @@ def _input(folder: Path, model: SentenceTransformer, file: str) -> OnnxInput:
     tokenizer: Any = model.tokenizer
     tokenizer_config = json.loads((folder / file).read_text(encoding="utf-8"))
     longest = int(model.max_seq_length or (tokenizer_config.get("truncation") or {}).get("max_length") or 512)
-    prompt, query, document = (
+    other, query, document = (
         model.prompts.get(name or "", "") for name in (model.default_prompt_name, "query", "document")
     )
-    by_role = document if query != document and prompt == query else None
+    prompt, by_role = (other, None) if query == document else (query, document)
     return OnnxInput(
         prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"), by_role, file
     )

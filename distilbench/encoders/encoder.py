@@ -88,15 +88,12 @@ class EncoderSpec:
         return self.query_prompt is not None or self.document_prompt is not None
 
     def prompt_before(self, role: int = PLAIN) -> str | None:
-        """What is put before a text of a role (`data.roles`); None leaves it to the encoder's own default prompt.
-
-        Before text that is neither query nor document it is `prompt`, or where that is "" the query prompt.
-        """
+        """What is put before a text of a role (`data.roles`); None leaves it to the encoder's own default prompt."""
         if role == DOCUMENT and self.document_prompt is not None:
             return self.document_prompt
         if role == QUERY and self.query_prompt is not None:
             return self.query_prompt
-        return self.prompt or (self.query_prompt if role == PLAIN else None)
+        return self.prompt or None
 
     def prompts_before(self, roles_N: NDArray[np.int8] | None, start: int, stop: int) -> str | list[str | None] | None:
         """What is put before the rows [start, stop) of texts with these roles; without roles all are plain text."""

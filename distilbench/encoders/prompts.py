@@ -76,9 +76,11 @@ def reading_notes(spec: EncoderSpec, *, searches: bool) -> list[str]:
     if similarity not in (None, "cosine"):
         notes.append(f"{spec.title}: the model asks for {similarity} similarity, and is scored by cosine")
     if searches and spec.by_role:
-        before = Prompts.of(spec)
-        told = (f"{texts} {f'with {text!r}' if text else 'without a prompt'}" for texts, text in before.described().items())
-        notes.append(f"{spec.title} reads: {', '.join(told)}")
+        told = (
+            f"{'other text' if role == TEXT else f'a {role}'} {f'with {text!r}' if text else 'without a prompt'}"
+            for role, text in Prompts.of(spec).described().items()
+        )
+        notes.append(f"{spec.title} reads {', '.join(told)}")
     return notes
 
 

@@ -133,7 +133,7 @@ def student_reading(source: EncoderSpec, teacher: EncoderSpec, asked: Mapping[st
 
     `asked` has the prompts that the user names for the teacher, by role, each a name or a text. The student has its own
     prompt of that name, or of that role where none is named; else the teacher's text. Before other text it has the teacher's
-    `prompt`, else its own query prompt.
+    `prompt`.
     """
     taught, by_role = Prompts.of(teacher), role_prompts(source)
     query, document = (
