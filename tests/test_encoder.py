@@ -384,11 +384,29 @@ def _half_a_module_list(folder: Path) -> None:
     (folder / "modules.json").write_text('[{"idx": 0,')
 
 
+def _weights_of_another_kind(folder: Path) -> None:
+    kept = load_file(weights(folder))
+    save_file({name.replace("query", "q_proj"): tensor for name, tensor in kept.items()}, weights(folder))
+
+
+def _graph_alone(folder: Path) -> None:
+    (folder / "onnx").mkdir()
+    weights(folder).rename(folder / "onnx" / "model.onnx")
+
+
+def _adapter(folder: Path) -> None:
+    weights(folder).rename(weights(folder).with_name("adapter_model.safetensors"))
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "none"}')
+
+
 BAD_FOLDERS = [
     (_no_weights, r"no weights in it; expected one of model\.safetensors"),
     (_no_config, r"cannot be loaded"),
     (_config_without_width, r"cannot be loaded"),  # the weights do not fit
     (_half_a_module_list, r"modules\.json is not a list of modules"),
+    (_weights_of_another_kind, r"its files lack \d+ of the weights of BertModel, such as .*query"),
+    (_graph_alone, r"graphs of ONNX alone in it; expected one of model\.safetensors"),
+    (_adapter, r"an adapter without its base in it; expected one of model\.safetensors"),
 ]
 
 

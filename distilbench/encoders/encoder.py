@@ -295,9 +295,28 @@ def _skeleton(spec: EncoderSpec, written: int) -> SentenceTransformer:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        return spec._built("cpu", model_kwargs={"device_map": "meta"})
+        model = spec._built("cpu", model_kwargs={"device_map": "meta"})
+        _check_weights(model, spec.name)
+        return model
     finally:
         logger.setLevel(level)
+
+
+def _check_weights(model: SentenceTransformer, name: str) -> None:
+    """Check that an encoder's files have all weights of its layers: transformers draws at random what they lack."""
+    from sentence_transformers.base.modules import Transformer
+
+    for module in model.modules():
+        source = module.model.name_or_path if isinstance(module, Transformer) else ""
+        if not (Path(source) / "config.json").is_file():
+            continue
+        loaded = type(module.model).from_pretrained(source, device_map="meta", output_loading_info=True)
+        missing = sorted(key for key in loaded[1]["missing_keys"] if not key.startswith("pooler."))  # nothing reads it
+        if missing:
+            raise InputError(
+                f"encoder {name!r}: its files lack {len(missing)} of the weights of {type(module.model).__name__}, such as "
+                f"{missing[0]}; expected the weights of the architecture in its config.json"
+            )
 
 
 def _routers(model: SentenceTransformer) -> list[Router]:
@@ -373,7 +392,9 @@ def _check_folder(path: Path) -> None:
     if not ((inner / "config.json").exists() or (path / "modules.json").exists()):
         raise InputError(f"encoder {str(path)!r}: no config.json in it; expected a Hugging Face encoder folder")
     if not any(any(path.rglob(name)) for name in WEIGHTS):
-        raise InputError(f"encoder {str(path)!r}: no weights in it; expected one of {', '.join(WEIGHTS)}")
+        kinds = {"an adapter without its base": "adapter_config.json", "graphs of ONNX alone": "*.onnx"}
+        found = next((what for what, name in kinds.items() if any(path.rglob(name))), "no weights")
+        raise InputError(f"encoder {str(path)!r}: {found} in it; expected one of {', '.join(WEIGHTS)}")
 
 
 def _damage(folder: Path | None) -> str:
