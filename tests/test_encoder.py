@@ -445,6 +445,17 @@ def _pickled_code(folder: Path) -> None:
     torch.save({"weight": _Code()}, folder / "pytorch_model.bin")
 
 
+def _own_model(folder: Path) -> None:
+    config = weights(folder).with_name("config.json")
+    config.with_name("own.py").write_text("raise SystemExit('it ran')")
+    edit_json(config, lambda c: c.update(model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Own"}))
+
+
+def _own_module(folder: Path) -> None:
+    (folder / "own.py").write_text("raise SystemExit('it ran')")
+    edit_json(folder / "modules.json", lambda modules: modules[1].update(type="own.Pooling"))
+
+
 def _half_a_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text('{"version": "1.0",')
 
@@ -462,6 +473,8 @@ def _settings_of_another_kind(folder: Path) -> None:
         (_half_a_tokenizer, r"tokenizer\.json is damaged, or not whole: "),
         (_settings_of_another_kind, r"\S"),
         (_pickled_code, "Weights only load failed"),
+        (_own_model, "it needs code that comes with it, which is never run"),
+        (_own_module, "it needs code that comes with it, which is never run"),
     ],
 )
 def test_a_folder_that_cannot_be_loaded_is_named(folder: Path, damage: Callable[[Path], None], message: str) -> None:

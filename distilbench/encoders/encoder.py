@@ -273,6 +273,8 @@ class EncoderSpec:
                 )
         except Exception as error:  # a damaged file brings whatever its library raises
             reason = _damage(folder) or (str(error).splitlines() or [type(error).__name__])[0]
+            if "custom code" in reason or "third-party code" in reason:
+                reason = "it needs code that comes with it, which is never run; expected layers that transformers has"
             reason = f"the hub cannot be reached, {silence}, and its cache does not have it" if silence else reason
             raise InputError(f"encoder {self.name!r}: cannot be loaded: {reason}") from error
         if folder is None:
