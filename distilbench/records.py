@@ -270,7 +270,8 @@ class ScoreRecord(_Record):
     of the others "".
     """
     sets: dict[str, str] = {}
-    """By "STS12/test" the SHA-256 of the pairs and gold scores of an STS set: rows are compared on equal sets."""
+    """By "STS12/test" the SHA-256 of the pairs and gold scores of an STS set: rows are compared on equal sets. By
+    "retrieval/quora/test" that of the queries, documents and judgements of a retrieval set; older records have none."""
     cost: EncoderCost | None = None
     notes: list[str] = []
     """What was left out of the row, and why."""
@@ -310,7 +311,7 @@ class ScoreRecord(_Record):
     @property
     def compared_on(self) -> str:
         """What two rows must have in common to be compared: their STS test sets; of records without `sets` the corpus."""
-        test_sets = {name: digest for name, digest in self.sets.items() if name.endswith("/test")}
+        test_sets = {name: digest for name, digest in self.sets.items() if re.fullmatch(r"(?!retrieval/).*/test", name)}
         return fingerprint(test_sets) if test_sets else self.corpus_fingerprint
 
 

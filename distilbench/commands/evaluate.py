@@ -106,7 +106,7 @@ class Evaluation:
                 parameters=parameters,
                 scores=[*row.scores, *own_head.scores],
                 indexes=row.indexes,
-                sets=self.corpus.sts_digests,
+                sets=self.corpus.set_digests,
                 cost=own_cost,
                 latency_ms=own_cost and own_cost.latency_ms,
                 notes=[*row.notes, *own_head.notes],

@@ -249,13 +249,23 @@ class Corpus:
         return CorpusText(self.sentences, self.sentences_fingerprint, self.roles_N)
 
     @functools.cached_property
-    def sts_digests(self) -> dict[str, str]:
-        """By "STS12/test" the SHA-256 of a set's pairs, subsets and gold scores, whatever else the corpus has."""
+    def set_digests(self) -> dict[str, str]:
+        """By "STS12/test" the SHA-256 of a set's pairs, subsets and gold scores, whatever else the corpus has.
+
+        By "retrieval/cystic/test" that of a retrieval set's queries, documents and judgements.
+        """
         digests: dict[str, Any] = {}
         for sts in sorted(self.sts, key=lambda s: (s.group, s.split, s.subset)):
             digest = digests.setdefault(f"{sts.group}/{sts.split}", hashlib.sha256())
             for one, two, score in zip(sts.left_P.tolist(), sts.right_P.tolist(), sts.score_P.tolist(), strict=True):
                 digest.update(json.dumps([sts.subset, self.sentences[one], self.sentences[two], score]).encode())
+        for task in self.retrieval:
+            digest = digests.setdefault(f"retrieval/{task.name}/{task.split}", hashlib.sha256())
+            for rows in task.columns:
+                digest.update(json.dumps([self.sentences[row] for row in rows.tolist()]).encode())
+            for query, relevant in enumerate(task.relevant):
+                grades = None if task.grades is None else task.grades[query].tolist()
+                digest.update(json.dumps([relevant.tolist(), grades]).encode())
         return {name: digest.hexdigest() for name, digest in digests.items()}
 
     @functools.cached_property

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -228,6 +228,16 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
         lines.append(
             "Rows with the teacher's documents are pairs: the student embeds queries, and its teacher has embedded the "
             "documents. They have scores of searches alone; marks and ties compare them among themselves."
+        )
+    digests: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        for name, digest in row.record.sets.items():
+            digests[name].add(digest)
+    searches = {name: name.removeprefix("retrieval/").replace("/", " ") for name in digests if "retrieval/" in name}
+    if differing := [told for name, told in searches.items() if len(digests[name]) > 1]:
+        lines.append(
+            f"Other documents, queries or judgements in some rows: {', '.join(sorted(differing))}. Scores of these sets, and "
+            "what is chosen by them, do not compare from run to run."
         )
     if len(board.corpora) > 1:
         lines.append(

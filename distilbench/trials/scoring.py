@@ -218,7 +218,7 @@ def score_candidate(
         check_vectors(calibration_ND, name, corpus, rows)
     of_candidate = {
         "parameters": parameters_of(prepared, candidate.method, candidate.dim, model),
-        "sets": corpus.sts_digests,
+        "sets": corpus.set_digests,
         "prompts": prompts_of(prepared.of(candidate.params), candidate),
         "select": str(corpus.selection),
         "cost": cost,

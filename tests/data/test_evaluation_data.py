@@ -251,13 +251,19 @@ def test_the_digest_of_an_sts_set_is_the_same_wherever_it_is(folder: Path, tmp_p
     write_tsv(other / "sts" / "A.tsv", SCORED, rows)  # comes first: the rows of the shared sets are other ones
     one, two = read(folder, ["sts"]), read(other, ["sts"])
     assert one.fingerprint != two.fingerprint
-    first, second = one.sts_digests, two.sts_digests
+    first, second = one.set_digests, two.set_digests
     assert {*first} == {"STS12/test", "STSB/dev", "STSB/test"} and {*second} == {*first, "A/test"}
     assert [name for name in first if first[name] == second[name]] == ["STS12/test", "STSB/dev"]
-    assert read(folder).sts_digests == first  # other kinds do not matter
+    with_searches = read(folder).set_digests
+    assert with_searches.items() >= first.items()  # other kinds do not matter
+    own = {name: digest for name, digest in with_searches.items() if name not in first}
+    assert {*own} == {"retrieval/quora/dev"}
+    with (folder / "quora" / "corpus.tsv").open("a") as file:
+        file.write("d60\ta document that answers nothing\t0\n")
+    assert not {*read(folder).set_digests.values()} & {*own.values()}
     for old, new in (("\n", "\none more\tpair\t2.5\n"), ("more\tpair", "less\tpair"), ("2.5", "2.6")):
         replaced(other / "sts" / "STS12.OnWN.tsv", old, new)
-        changed = read(other, ["sts"]).sts_digests["STS12/test"]
+        changed = read(other, ["sts"]).set_digests["STS12/test"]
         assert changed not in (first["STS12/test"], second["STS12/test"])
         second["STS12/test"] = changed
 

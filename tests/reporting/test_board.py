@@ -191,6 +191,16 @@ def test_pair_columns_are_the_metrics_there_are_on_test_else_on_dev(make_score, 
     assert rows["c"].cells["pairs:QQP:accuracy"] == boards.MISSING
 
 
+def test_a_retrieval_set_that_differs_between_rows_is_told(make_score):
+    """Such as 1,000 of its documents in one run, and all of them in another."""
+    sts = {"STS12/test": "a"}
+    rows = [make_score(label=name, sets={**sts, "retrieval/cystic/test": name}) for name in ("one", "two")]
+    told = [line for line in boards.notices(boards.leaderboard(rows)) if "do not compare" in line]
+    assert len(told) == 1 and "cystic test. Scores of these sets" in told[0]
+    same = [make_score(label=name, sets={**sts, "retrieval/cystic/test": "same"}) for name in ("one", "two")]
+    assert not any("do not compare" in line for line in boards.notices(boards.leaderboard([*same, make_score(sets=sts)])))
+
+
 def test_nothing_at_all():
     board = boards.leaderboard([])
     assert board.rows == () and answer(board).recommendations == () and boards.index_rows(board) == ()
