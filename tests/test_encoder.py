@@ -448,7 +448,9 @@ def _pickled_code(folder: Path) -> None:
 def _own_model(folder: Path) -> None:
     config = weights(folder).with_name("config.json")
     config.with_name("own.py").write_text("raise SystemExit('it ran')")
-    edit_json(config, lambda c: c.update(model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Own"}))
+    edit_json(
+        config, lambda c: c.update(model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Own"})
+    )
 
 
 def _own_module(folder: Path) -> None:

@@ -98,9 +98,7 @@ class ReadingSettings(Settings):
         from distilbench.encoders.prompts import literal_prompt, role_prompts
 
         spec = EncoderSpec(name, prompt=self.prompts.get("", ""), max_tokens=self.max_tokens)
-        before = {
-            role: literal_prompt(spec, text, f"--prompt {role}=") for role, text in self.prompts.items() if role
-        }
+        before = {role: literal_prompt(spec, text, f"--prompt {role}=") for role, text in self.prompts.items() if role}
         if "" not in self.prompts:
             with suppress(InputError):  # of an encoder that cannot be loaded: `check` says why
                 before = {**role_prompts(spec), **before}

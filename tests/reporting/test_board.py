@@ -198,7 +198,9 @@ def test_a_retrieval_set_that_differs_between_rows_is_told(make_score):
     told = [line for line in boards.notices(boards.leaderboard(rows)) if "do not compare" in line]
     assert len(told) == 1 and "cystic test. Scores of these sets" in told[0]
     same = [make_score(label=name, sets={**sts, "retrieval/cystic/test": "same"}) for name in ("one", "two")]
-    assert not any("do not compare" in line for line in boards.notices(boards.leaderboard([*same, make_score(sets=sts)])))
+    assert not any(
+        "do not compare" in line for line in boards.notices(boards.leaderboard([*same, make_score(sets=sts)]))
+    )
 
 
 def test_nothing_at_all():
