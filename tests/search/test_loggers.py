@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -51,24 +52,18 @@ def test_mlflow_has_every_trial_and_how_it_ended(tmp_path: Path) -> None:
     assert sorted((m.step, m.value) for m in history) == [(50, 71.0), (150, 72.0)]
 
 
-def logged(path: Path) -> bytes:
-    """What W&B has logged in a file, without the headers of its chunks (LevelDB's format), which may cut a word in two."""
-    raw, at, held = path.read_bytes(), len(b":W&B") + 3, b""
-    while at + 7 <= len(raw):
-        if (left := (1 << 15) - at % (1 << 15)) < 7:  # the end of a block
-            at += left
-            continue
-        size = int.from_bytes(raw[at + 4 : at + 6], "little")
-        held += raw[at + 7 : at + 7 + size]
-        at += 7 + size
-    return held
-
-
 def test_wandb_has_every_trial_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb", reason="W&B is not installed (extra: wandb)")
     monkeypatch.setenv("WANDB_MODE", "offline")
     sweep(tmp_path / "r", "wandb:my-project")
-    files = [logged(path) for path in (tmp_path / "r" / "wandb").rglob("*.wandb")]
+
+    def logged() -> list[bytes]:
+        return [path.read_bytes() for path in (tmp_path / "r" / "wandb").rglob("*.wandb")]
+
+    until = time.monotonic() + 60  # W&B's own process writes what it was told
+    while sum(b"dev_mrr_10" in held for held in logged()) < 3 and time.monotonic() < until:
+        time.sleep(0.1)
+    files = logged()
     assert len(files) == 4
     for name, state in (("trial 0", "COMPLETE"), ("trial 1", "PRUNED"), ("trial 2", "FAIL")):
         assert any(f"my-run {name}".encode() in held and state.encode() in held for held in files)
