@@ -38,7 +38,10 @@ def student(tmp_path_factory, encoder_folder):
     torch.manual_seed(0)
     modules = [base[0], base[1], Dense(32, WIDTH, activation_function=torch.nn.Tanh())]
     model = SentenceTransformer(
-        modules=modules, prompts={"document": "how do i "}, default_prompt_name="document", device="cpu"
+        modules=modules,
+        prompts={"query": "how do i ", "document": "how do i "},
+        default_prompt_name="document",
+        device="cpu",
     )
     model.save(str(folder), create_model_card=False)
     vectors = model.encode(random_sentences(50, seed=4))
