@@ -177,7 +177,7 @@ def test_a_driver_that_is_interrupted_or_killed_changes_nothing(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_worker_and_then_a_node_are_killed(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
     from ray.cluster_utils import Cluster
 
@@ -185,7 +185,7 @@ def test_a_worker_and_then_a_node_are_killed(
     try:
         second = machines.add_node(num_cpus=1)
         sweep = make_sweep(
-            tmp_path, data_folder, encoder_folder, store, 3000, "--address", machines.address, "--trials", "4"
+            tmp_path, data_folder, encoder_folder, store, 1500, "--address", machines.address, "--trials", "4"
         )
         [raylet] = machines.head_node.all_processes["raylet"]
         with running(sweep) as driver:
