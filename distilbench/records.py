@@ -233,6 +233,10 @@ Role = Literal["teacher", "student", "baseline", "encoder"]
 """An "encoder" is one that was evaluated as it came (`distilbench evaluate`)."""
 
 
+SEARCHES = "retrieval/"
+"""What comes before the name of a retrieval set in `ScoreRecord.sets`."""
+
+
 class ScoreRecord(_Record):
     """One row of the leaderboard: an encoder, its scores, its index costs."""
 
@@ -311,7 +315,8 @@ class ScoreRecord(_Record):
     @property
     def compared_on(self) -> str:
         """What two rows must have in common to be compared: their STS test sets; of records without `sets` the corpus."""
-        test_sets = {name: digest for name, digest in self.sets.items() if re.fullmatch(r"(?!retrieval/).*/test", name)}
+        compared = (name for name in self.sets if name.endswith("/test") and not name.startswith(SEARCHES))
+        test_sets = {name: self.sets[name] for name in compared}
         return fingerprint(test_sets) if test_sets else self.corpus_fingerprint
 
 

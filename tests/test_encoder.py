@@ -417,6 +417,12 @@ def test_a_bad_folder_is_named_before_it_is_loaded(folder: Path, damage: Callabl
         EncoderSpec(str(folder)).width()
 
 
+def test_the_working_folder_is_no_part_of_an_encoder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a run's folder, or the encoder's own, which has a config.json."""
+    monkeypatch.chdir(folder)
+    assert (folder / "config.json").is_file() and EncoderSpec(str(folder)).width() == 32
+
+
 @pytest.mark.parametrize("name", ["/no/such/place", "./here", "~/nothing-there-4711", "a/b/c", "plain", ""])
 def test_a_name_that_is_neither_a_folder_nor_a_hub_id(name: str) -> None:
     with pytest.raises(InputError, match=rf"encoder '{name}': no such folder; expected .* a packaged encoder"):

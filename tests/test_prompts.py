@@ -271,6 +271,9 @@ def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
     assert set(alike.prompts.values()) == {""} and alike.corpus_fingerprint == same.corpus_fingerprint
     retrieval = [key for key in own if key[0] == "retrieval"]
     assert any(abs(values(alike)[key] - own[key]) > 0.5 for key in retrieval)
+    assert {k: v for k, v in values(alike).items() if k[0] == "sts"} == pytest.approx(
+        {k: v for k, v in own.items() if k[0] == "sts"}, abs=0.2
+    )  # text that is neither has no prompt in both
 
 
 def test_the_teachers_retrieval_is_that_of_sentence_transformers(tmp_path: Path, data: Path, encoder: Path) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.sentences import CorpusText
+from distilbench.records import SEARCHES
 from distilbench.selection import STS, Selection
 
 Rows = NDArray[np.int64]
@@ -260,12 +261,10 @@ class Corpus:
             for one, two, score in zip(sts.left_P.tolist(), sts.right_P.tolist(), sts.score_P.tolist(), strict=True):
                 digest.update(json.dumps([sts.subset, self.sentences[one], self.sentences[two], score]).encode())
         for task in self.retrieval:
-            digest = digests.setdefault(f"retrieval/{task.name}/{task.split}", hashlib.sha256())
-            for rows in task.columns:
-                digest.update(json.dumps([self.sentences[row] for row in rows.tolist()]).encode())
-            for query, relevant in enumerate(task.relevant):
-                grades = None if task.grades is None else task.grades[query].tolist()
-                digest.update(json.dumps([relevant.tolist(), grades]).encode())
+            digest = digests.setdefault(f"{SEARCHES}{task.name}/{task.split}", hashlib.sha256())
+            for row in np.concatenate(task.columns).tolist():
+                _add_to(digest, self.sentences[row])
+            _add_to(digest, (task.relevant, task.grades))
         return {name: digest.hexdigest() for name, digest in digests.items()}
 
     @functools.cached_property

@@ -309,15 +309,15 @@ def _check_weights(model: SentenceTransformer, name: str) -> None:
     from sentence_transformers.base.modules import Transformer
 
     for module in model.modules():
-        source = module.model.name_or_path if isinstance(module, Transformer) else ""
-        if not (Path(source) / "config.json").is_file():
-            continue
-        loaded = type(module.model).from_pretrained(source, device_map="meta", output_loading_info=True)
-        missing = sorted(key for key in loaded[1]["missing_keys"] if not key.startswith("pooler."))  # nothing reads it
+        if not isinstance(module, Transformer) or not Path(module.model.name_or_path).is_absolute():
+            continue  # of a hub id nothing is known here
+        kind = type(module.model)
+        _, loading = kind.from_pretrained(module.model.name_or_path, device_map="meta", output_loading_info=True)
+        missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))  # nothing reads it
         if missing:
             raise InputError(
-                f"encoder {name!r}: its files lack {len(missing)} of the weights of {type(module.model).__name__}, such as "
-                f"{missing[0]}; expected the weights of the architecture in its config.json"
+                f"encoder {name!r}: its files lack {len(missing)} of the weights of {kind.__name__}, such as {missing[0]}; "
+                "expected the weights of the architecture in its config.json"
             )
 
 

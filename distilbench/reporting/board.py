@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from scipy.stats import t as student_t
 
 from distilbench.codes import FAISS_PEER, code_of
 from distilbench.progress.tally import finite
-from distilbench.records import IndexCost, ScoreRecord, TrialRecord
+from distilbench.records import SEARCHES, IndexCost, ScoreRecord, TrialRecord
 from distilbench.reporting.columns import DEV, TEST, Column, Value, columns_of, scores_of, value_of
 from distilbench.reporting.names import row_names
 from distilbench.search.objectives import pareto_front
@@ -229,12 +229,9 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
             "Rows with the teacher's documents are pairs: the student embeds queries, and its teacher has embedded the "
             "documents. They have scores of searches alone; marks and ties compare them among themselves."
         )
-    digests: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        for name, digest in row.record.sets.items():
-            digests[name].add(digest)
-    searches = {name: name.removeprefix("retrieval/").replace("/", " ") for name in digests if "retrieval/" in name}
-    if differing := [told for name, told in searches.items() if len(digests[name]) > 1]:
+    known = Counter(name for name, _ in {item for row in rows for item in row.record.sets.items()})
+    searches = {name.removeprefix(SEARCHES): digests for name, digests in known.items() if name.startswith(SEARCHES)}
+    if differing := [name.replace("/", " ") for name, digests in searches.items() if digests > 1]:
         lines.append(
             f"Other documents, queries or judgements in some rows: {', '.join(sorted(differing))}. Scores of these sets, and "
             "what is chosen by them, do not compare from run to run."

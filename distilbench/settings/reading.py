@@ -74,7 +74,7 @@ class ReadingSettings(Settings):
 
     prompt: tuple[str, ...] = option(
         "Text that the encoder wants before every sentence; or query=... and document=..., what it wants before these: the "
-        "name of a prompt that it has, or text; repeatable.",
+        "name of a prompt that it has, or text; repeatable. Default: the encoder's own prompts of these.",
         (),
         panel=ENCODERS,
     )
