@@ -309,10 +309,12 @@ def _check_weights(model: SentenceTransformer, name: str) -> None:
     from sentence_transformers.base.modules import Transformer
 
     for module in model.modules():
-        if not isinstance(module, Transformer) or not Path(module.model.name_or_path).is_absolute():
-            continue  # of a hub id nothing is known here
-        kind = type(module.model)
-        _, loading = kind.from_pretrained(module.model.name_or_path, device_map="meta", output_loading_info=True)
+        if not isinstance(module, Transformer):
+            continue
+        kind, source = type(module.model), Path(module.model.name_or_path)
+        if not (source.is_absolute() and (source / "config.json").is_file()):
+            continue  # of a hub id, and of a part of a pair, it is not known here where they are
+        _, loading = kind.from_pretrained(source, device_map="meta", output_loading_info=True)
         missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))  # nothing reads it
         if missing:
             raise InputError(
