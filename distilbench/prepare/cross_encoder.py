@@ -102,15 +102,27 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
     Its sentences are cut where its own tokenizer says.
     """
     what = f"cross-encoder {str(folder)!r}"
-    if not folder.is_dir():
-        raise InputError(f"{what}: no such folder; expected a Hugging Face folder of a sequence classification model")
-    EncoderSpec(str(folder.absolute())).folder()  # config and weights are there
-    columns = _columns(what, read_json_object(folder / "config.json", "expected a Hugging Face model's"), task)
+    columns = _columns(what, _config(folder), task)
     readable_tokenizer(str(folder), what)
     model = _load(str(folder), what, device)
     if drawn := _drawn(model, folder / "model.safetensors"):
         raise InputError(f"{what}: no weights of {', '.join(drawn)}; expected a fine-tuned model")
     return TaskCrossEncoder(model, columns)
+
+
+def cross_encoder_outputs(folder: Path) -> list[str]:
+    """The names of a fine-tuned cross-encoder's outputs, from its config alone."""
+    return list(_outputs(f"cross-encoder {str(folder)!r}", _config(folder)).values())
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise InputError(
+            f"cross-encoder {str(folder)!r}: no such folder; expected a Hugging Face folder of a sequence classification "
+            "model"
+        )
+    EncoderSpec(str(folder.absolute())).folder()  # config and weights are there
+    return read_json_object(folder / "config.json", "expected a Hugging Face model's")
 
 
 def _load(source: str, what: str, device: str, **options: Any) -> sentence_transformers.CrossEncoder:
@@ -142,11 +154,15 @@ def _drawn(model: sentence_transformers.CrossEncoder, weights: Path) -> list[str
     return sorted(own - saved)[:3]
 
 
-def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:
+def _outputs(what: str, config: dict[str, Any]) -> dict[int, str]:
     architectures = list(map(str, config.get("architectures") or []))
     if not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise InputError(f"{what}: its architectures are {architectures}; expected one ...ForSequenceClassification")
-    labels = {int(i): str(name) for i, name in (config.get("id2label") or {0: "LABEL_0", 1: "LABEL_1"}).items()}
+    return {int(i): str(name) for i, name in (config.get("id2label") or {0: "LABEL_0", 1: "LABEL_1"}).items()}
+
+
+def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:
+    labels = _outputs(what, config)
     unchanged = list(range(len(labels)))
     if task is None:
         return unchanged
@@ -289,10 +305,10 @@ class FineTuning:
 
 @dataclass(frozen=True)
 class CrossEncoding(ShardTask):
-    """Turns pairs into shards of logits; `task` need not have its splits."""
+    """Turns pairs into shards of logits; `task` need not have its splits, and None takes the outputs as they are."""
 
     cross_encoder: Path
-    task: PairTask
+    task: PairTask | None
     left: Sequence[str]
     right: Sequence[str]
     folder: Path

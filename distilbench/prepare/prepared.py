@@ -20,7 +20,7 @@ from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
 from distilbench.evaluation.selection import HeldOutSet, SelectionSets, of_sts
 from distilbench.prepare.layer_ranking import keep_rankings
-from distilbench.prepare.nearest import Candidates, load_candidates, load_nearest
+from distilbench.prepare.nearest import Candidates, RerankerScores, load_candidates, load_nearest, load_reranked
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.selection_sets import dev_sets
 from distilbench.prepare.skipped_layers import load_skipped_layers
@@ -83,6 +83,8 @@ class Artifacts:
     """That cross-encoder's own scores."""
     negatives: Path | None = None
     """Candidates for the hard negatives of judged queries."""
+    reranked: Path | None = None
+    """A reranker's scores of judged queries' passages."""
     nearest: Path | None = None
     """The nearest others of each training sentence."""
     judged: SelectionSets | None = None
@@ -114,7 +116,7 @@ class Artifacts:
             "students": {name: student.described() for name, student in self.students.items()},
             "teacher": vars(self.teacher.absolute()),
             "vectors": {**vars(self.vectors), "folder": str(self.vectors.folder)},
-            **{name: _path(getattr(self, name)) for name in ("pca", "logits", "negatives", "nearest")},
+            **{name: _path(getattr(self, name)) for name in ("pca", "logits", "negatives", "reranked", "nearest")},
             **{name: to_json(value, arrays.__setitem__, name) for name, value in sets.items()},
         }
         for name, array in arrays.items():
@@ -134,6 +136,7 @@ class Artifacts:
             "tokens": [student.tokens for student in students],
             "logits": [self.logits],
             "negatives": [self.negatives],
+            "reranker's scores": [self.reranked],
             "nearest": [self.nearest],
             "layers": [student.ranking for student in students],
             "static": [student.static for student in students],
@@ -189,6 +192,8 @@ class Prepared:
     """The training sentences that are queries, where a method asks for it."""
     candidates: Candidates | None = None
     """Candidates for the hard negatives of these queries."""
+    reranked: RerankerScores | None = None
+    """A reranker's scores of the judged pairs and of the first of these candidates."""
     nearest_NK: NDArray[np.int32] | None = None
     """The nearest others of each training sentence, by their place among these."""
     judged: SelectionSets | None = None
@@ -236,6 +241,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         return np.asarray(np.load(folder / f"{name}.npy", allow_pickle=False))
 
     negatives, nearest, logits = (saved[name] and Path(saved[name]) for name in ("negatives", "nearest", "logits"))
+    reranked = saved.get("reranked")  # not in older runs
     sets = {name: from_json(saved[name], array) for name in ("dev", "task", "judged", "tested")}
     prepared = Prepared(
         teacher=EncoderSpec(**saved["teacher"]),
@@ -251,6 +257,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         judged_P2=array("judged"),
         queries=array("queries") if (folder / "queries.npy").is_file() else array("train")[:0],  # not in older runs
         candidates=load_candidates(negatives) if negatives else None,
+        reranked=load_reranked(Path(reranked)) if reranked else None,
         nearest_NK=load_nearest(nearest) if nearest else None,
         judged=sets["judged"],
         tested=sets["tested"],

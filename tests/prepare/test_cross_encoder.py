@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.data.corpus import PairSplit, PairTask
+from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.prepare import cross_encoder as module
+from distilbench.prepare import reranked
 from distilbench.prepare.cross_encoder import (
     CrossEncoderParams,
     FineTuning,
@@ -26,7 +27,9 @@ from distilbench.prepare.cross_encoder import (
     logits_artifact,
     start_cross_encoder,
 )
+from distilbench.prepare.nearest import CANDIDATES, load_reranked
 from distilbench.prepare.prepared import LOGITS
+from distilbench.storage.arrays import save_array
 from distilbench.storage.store import ArtifactStore
 
 WORDS = "the a dog cat man woman child runs walks eats sees plays in on under park house river red blue small".split()
@@ -249,6 +252,50 @@ def test_outputs_on_another_scale_are_brought_to_that_of_the_labels(
     assert "not on the scale 0 to 1" in " ".join(capsys.readouterr().out.split())
     near = (gold[:, None] + 0.1).astype(np.float32)  # on the scale already
     assert module._on_unit_scale(near, gold.astype(np.float32), "") is near
+
+
+@pytest.fixture
+def reranker(tmp_path: Path, encoder_folder: Path) -> Path:
+    return make_cross_encoder(encoder_folder, tmp_path / "reranker", "regression")
+
+
+def test_a_reranker_scores_judged_pairs_and_candidates_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_in_process: Run, reranker: Path
+) -> None:
+    monkeypatch.setattr(reranked, "SHARD_PAIRS", 4)
+    monkeypatch.setattr(reranked, "run_pool", run_in_process)
+    builder = CorpusBuilder("judged")
+    builder.train_on(SENTENCES)
+    corpus = replace(builder.build(), judged_P2=np.array([(0, 9), (3, 10), (3, 11)]), passages=np.arange(4, 30))
+    candidates, rows = tmp_path / "candidates", np.array([[7, 8, 9], [12, -1, -1]])
+    for name, array in zip(CANDIDATES, (np.array([0, 3]), rows, np.zeros((2, 3), dtype=np.float32)), strict=True):
+        save_array(candidates / name, array)
+    store = ArtifactStore(tmp_path / "store")
+    folder = reranked.reranked_artifact(corpus, candidates, 2, reranker, store)
+    found = load_reranked(folder)
+
+    def score(query: int, passage: int) -> float:
+        return float(raw_logits(reranker, corpus.sentences[query], corpus.sentences[passage])[0])
+
+    assert found.positive_T == pytest.approx([score(q, p) for q, p in corpus.judged_P2.tolist()], abs=1e-4)
+    assert found.candidate_QK[0] == pytest.approx([score(0, 7), score(0, 8)], abs=1e-4)
+    assert found.candidate_QK[1, 0] == pytest.approx(score(3, 12), abs=1e-4) and np.isnan(found.candidate_QK[1, 1])
+    assert not list(folder.glob("shard-*"))
+    monkeypatch.setattr(reranked, "run_pool", None)
+    assert reranked.reranked_artifact(corpus, candidates, 2, reranker, store) == folder
+
+
+def test_what_is_no_reranker_is_refused(tmp_path: Path, encoder_folder: Path, reranker: Path) -> None:
+    reranked.check_reranker(str(reranker))
+    two = make_cross_encoder(encoder_folder, tmp_path / "two", "binary")
+    for folder, message in (
+        (None, "expected --cross-encoder FOLDER"),
+        (str(two), r"two: it has 2 outputs \(different, equivalent\)"),
+        (str(encoder_folder), "expected one ...ForSequenceClassification"),
+        (str(tmp_path / "none"), "no such folder"),
+    ):
+        with pytest.raises(InputError, match=message):
+            reranked.check_reranker(folder)
 
 
 def _no_classifier(folder: Path) -> None:

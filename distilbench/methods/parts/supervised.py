@@ -20,7 +20,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.losses import info_nce
+from distilbench.methods.parts.losses import info_nce, reranked_loss
 from distilbench.methods.parts.unlabelled import Unlabelled
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import ParamsPart, check_enough
@@ -28,6 +28,11 @@ from distilbench.training.phases import Phase, epoch_steps
 
 MINED_FROM = 64
 """Nearest training sentences of an anchor, by the teacher, among which its hard negatives are taken."""
+
+TOO_FEW = (
+    "hard_negatives is {}, but a judged query has fewer passages that do not answer it; expected less, or more passages "
+    "(--max-documents)"
+)
 
 
 class LabelledParams(ParamsPart):
@@ -42,6 +47,9 @@ class LabelledParams(ParamsPart):
     labelled: Literal["triplets", "pairs", "retrieval"] = "triplets"
     """Anchor, entailment and contradiction; similar pairs, whose hard negatives are all mined; or judged queries and their
     relevant passages, with hard negatives among the other passages (IBKD's dense retrieval)."""
+    rerank: float = Field(default=0, ge=0, le=1)
+    """Weight of a reranker's distribution over a judged query's passage and its K nearest others, with `--cross-encoder`; the
+    rest of the weight has InfoNCE over the batch's passages. 0: labels alone."""
 
 
 class FineTuningParams(LabelledParams):
@@ -56,12 +64,18 @@ class FineTuningParams(LabelledParams):
 
 
 class LabelledExamples:
-    """Corpus rows of every example: anchor, positive, K hard negatives."""
+    """Corpus rows of every example: anchor, positive, K hard negatives; with `rerank` a reranker's scores of these two."""
+
+    score_TC: NDArray[np.float32] | None = None
+    """C is 1 + K, the positive first."""
 
     def __init__(self, params: LabelledParams, prepared: Prepared) -> None:
         if params.labelled == "retrieval":
             self.anchor_T, self.positive_T = prepared.judged_P2.T
-            self.negative_TK = judged_negatives(params, prepared)
+            if params.rerank:
+                self.negative_TK, self.score_TC = _reranked(params, prepared)
+            else:
+                self.negative_TK = judged_negatives(params, prepared)
             return
         triplets = params.labelled == "triplets"
         self.anchor_T, self.positive_T = (prepared.triplets_T3 if triplets else prepared.pairs_P2).T[:2]
@@ -138,11 +152,23 @@ def judged_negatives(params: LabelledParams, prepared: Prepared) -> NDArray[np.i
     above_TM = _above(prepared, prepared.judged_P2, cosine_TM, params.max_negative_share)
     chosen_TK = _chosen(rows_TM, above_TM, rows_TM < 0, count)
     if chosen_TK.shape[1] < count or (chosen_TK < 0).any():
-        raise InputError(
-            f"hard_negatives is {count}, but a judged query has fewer passages that do not answer it; expected less, or more "
-            "passages (--max-documents)"
-        )
+        raise InputError(TOO_FEW.format(count))
     return chosen_TK
+
+
+def _reranked(params: LabelledParams, prepared: Prepared) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The K nearest candidates of every judged pair, T x K, and a reranker's scores, T x (1 + K), the positive first.
+
+    None is left out: of one that answers the query, too, the reranker says so.
+    """
+    found, scores, count = prepared.candidates, prepared.reranked, params.hard_negatives
+    if found is None or scores is None:
+        raise ValueError("rerank needs candidates and a reranker's scores in `prepared`")
+    of_T = np.searchsorted(found.queries, prepared.judged_P2[:, 0])
+    rows_TK, score_TK = np.asarray(found.rows_QM[:, :count])[of_T], scores.candidate_QK[:, :count][of_T]
+    if rows_TK.shape[1] < count or (rows_TK < 0).any():
+        raise InputError(TOO_FEW.format(count))
+    return rows_TK, np.column_stack([scores.positive_T, score_TK])
 
 
 def _unit_vectors(prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -161,6 +187,10 @@ def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
     ):
         if kind in kinds:
             check_enough(batch, max(possible(batch)), available, what)
+    if max(possible("rerank")) and (kinds != {"retrieval"} or not min(possible("hard_negatives"))):
+        raise InputError(
+            "rerank: a reranker scores judged queries' passages; expected labelled: retrieval and hard_negatives above 0"
+        )
     if kinds != {"retrieval"}:
         check_enough("hard_negatives", negatives, max(0, len(corpus.train) - 2), "sentences to mine")
     if "retrieval" in kinds and negatives:
@@ -172,7 +202,34 @@ def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
 def labelled_needs(possible: Possible) -> Requirements:
     """Triplets, and hard negatives of judged queries, where they may be asked for."""
     kinds, negatives = possible("labelled"), max(possible("hard_negatives"))
-    return Requirements(triplets="triplets" in kinds, negatives="retrieval" in kinds and negatives > 0)
+    return Requirements(
+        triplets="triplets" in kinds,
+        negatives="retrieval" in kinds and negatives > 0,
+        reranked=negatives if max(possible("rerank")) else 0,
+    )
+
+
+def fine_tuning_label(params: dict[str, Any]) -> list[str]:
+    """What a row's label says of the supervised phase; [] without one."""
+    if not params.get("ft_epochs"):
+        return []
+    return ["fine-tuned by a reranker" if params.get("rerank") else "fine-tuned"]
+
+
+def contrast_loss(
+    vectors: Tensor, anchors: int, temperature: float, score_BC: Tensor | None = None, rerank: float = 0
+) -> Tensor:
+    """Supervised InfoNCE of a batch's vectors, in which an anchor is told from the hard negatives of all (SimCSE).
+
+    With a reranker's scores of each anchor's positive and negatives, their distribution has the weight `rerank`, and InfoNCE
+    over the positives of the batch has the rest.
+    """
+    if score_BC is None:
+        return info_nce(vectors[:anchors], vectors[anchors:], temperature)
+    query, positive, negatives = vectors[:anchors], vectors[anchors : 2 * anchors], vectors[2 * anchors :]
+    candidates = torch.cat([positive[:, None], negatives.reshape(anchors, -1, vectors.shape[-1])], dim=1)
+    loss = rerank * reranked_loss(query, candidates, score_BC, temperature)
+    return loss if rerank == 1 else loss + (1 - rerank) * info_nce(query, positive, temperature)
 
 
 class FineTuned(Unlabelled):
@@ -211,14 +268,15 @@ class FineTuned(Unlabelled):
         steps = epoch_steps(p.ft_epochs, len(examples), p.ft_batch_size)
 
         def loss(index_B: NDArray[np.int64]) -> Tensor:
-            return self.supervised_loss(examples.rows(index_B), len(index_B))
+            scores = None if examples.score_TC is None else self.on_device(examples.score_TC, index_B)
+            return self.supervised_loss(examples.rows(index_B), len(index_B), scores)
 
         return [Phase("fine-tune", len(examples), steps, p.ft_batch_size, p.ft_lr, loss, begin, start)]
 
-    def supervised_loss(self, rows: NDArray[np.int64], anchors: int) -> Tensor:
-        """Supervised InfoNCE of a batch's rows (`LabelledExamples.rows`)."""
-        return self.contrast(self.outputs(rows).float(), anchors)
+    def supervised_loss(self, rows: NDArray[np.int64], anchors: int, score_BC: Tensor | None) -> Tensor:
+        """`contrast` of a batch's rows (`LabelledExamples.rows`)."""
+        return self.contrast(self.outputs(rows).float(), anchors, score_BC)
 
-    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
-        """Supervised InfoNCE of their vectors, in which an anchor is told from the hard negatives of all (SimCSE)."""
-        return info_nce(vectors[:anchors], vectors[anchors:], self.params.ft_tau)
+    def contrast(self, vectors: Tensor, anchors: int, score_BC: Tensor | None) -> Tensor:
+        """`contrast_loss` of their vectors."""
+        return contrast_loss(vectors, anchors, self.params.ft_tau, score_BC, self.params.rerank)
