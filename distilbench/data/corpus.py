@@ -190,6 +190,8 @@ class Corpus:
     """Rising rows of the training text that are queries by the name of their file."""
     text_passages: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Those that are passages by the name of their file."""
+    text_sources: Mapping[str, Rows] = field(default_factory=dict)
+    """Rows of the data folder's own training text by source, such as a language, where it has several."""
     queries: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """The rows of `train` that are queries, where a method asks which they are (`data.roles.with_queries`)."""
     roles_N: NDArray[np.int8] | None = None
@@ -317,6 +319,7 @@ class CorpusBuilder:
     missing: list[str] = field(default_factory=list)
     text_queries: set[int] = field(default_factory=set)
     text_passages: set[int] = field(default_factory=set)
+    text_sources: Mapping[str, Rows] = field(default_factory=dict)
     _row_of: dict[str, int] = field(default_factory=dict)
     _train: dict[int, None] = field(default_factory=dict)
     _pairs: list[tuple[int, int]] = field(default_factory=list)
@@ -402,6 +405,7 @@ class CorpusBuilder:
             triplets_T3=np.array(self._triplets, dtype=np.int64).reshape(-1, 3),
             text_queries=np.array(sorted(self.text_queries), dtype=np.int64),
             text_passages=np.array(sorted(self.text_passages), dtype=np.int64),
+            text_sources=self.text_sources,
             pair_tasks=tuple(self.pair_tasks),
             classification=tuple(self.classification),
         )

@@ -274,8 +274,9 @@ def _add_training_text(
         f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
     )
     if len(sources) > 1:
-        each = ", ".join(f"{source} {count}" for source, count in sources.items())
+        each = ", ".join(f"{source} {len(texts)}" for source, texts in sources.items())
         builder.found.append(f"sentences of each source: {each}")
+        builder.text_sources = {source: builder.rows(texts) for source, texts in sources.items()}
 
 
 def triplets_file(root: Path) -> Path | None:

@@ -58,6 +58,7 @@ def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
         passages=np.unique(document_row[pool]),
         text_queries=np.unique(query_row[corpus.text_queries]),
         text_passages=np.unique(document_row[corpus.text_passages]),
+        text_sources={source: as_read(rows) for source, rows in corpus.text_sources.items()},
         held_out=tuple(replace(held, rows=as_read(held.rows)) for held in corpus.held_out),
         retrieval=tuple(
             replace(task, queries=query_row[task.queries], documents=document_row[task.documents])

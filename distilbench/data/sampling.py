@@ -36,11 +36,11 @@ def fixed_sample(items: Iterable[T], limit: int | None) -> list[T]:
     return random.Random(0).sample(everything, limit)
 
 
-def draw_evenly(labelled: Iterable[Labelled], limit: int | None) -> tuple[list[str], dict[str, int]]:
+def draw_evenly(labelled: Iterable[Labelled], limit: int | None) -> tuple[list[str], dict[str, list[str]]]:
     """At most `limit` distinct sentences (None: all), as many of each source as far as it has them.
 
-    Returns the sentences in the order in which they came, and how many are of each source. A source that has fewer than its
-    share gives all it has, and the others share the rest. A sentence of two sources is drawn once.
+    Returns the sentences in the order in which they came, and those of each source. A source that has fewer than its share
+    gives all it has, and the others share the rest. A sentence of two sources is drawn once.
 
     Memory: `limit` sentences of each source.
     """
@@ -49,14 +49,14 @@ def draw_evenly(labelled: Iterable[Labelled], limit: int | None) -> tuple[list[s
     for arrival, (sentence, source) in enumerate(labelled):
         if not any(sentence in other.drawn for name, other in reservoirs.items() if name != source):
             reservoirs.setdefault(source, Reservoir(limit)).add(arrival, sentence)
-    sources, left = {}, limit
+    sources, left = dict[str, list[tuple[int, str]]](), limit
     by_size = sorted(reservoirs, key=lambda source: (len(reservoirs[source].drawn), source))
     for position, source in enumerate(by_size):
         share = -(-left // (len(by_size) - position))  # rounded up, so that the limit is reached
-        sources[source] = min(share, len(reservoirs[source].drawn))
-        left -= sources[source]
-    drawn = [pair for source, share in sources.items() for pair in reservoirs[source].first(share)]
-    return [sentence for _, sentence in sorted(drawn)], {source: sources[source] for source in sorted(sources)}
+        sources[source] = sorted(reservoirs[source].first(share))
+        left -= len(sources[source])
+    drawn = sorted(pair for of_source in sources.values() for pair in of_source)
+    return [text for _, text in drawn], {source: [text for _, text in sources[source]] for source in sorted(sources)}
 
 
 class Reservoir:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,13 +58,14 @@ def total(measured: Sequence[Measured]) -> float:
 @dataclass(frozen=True)
 class HeldOutSet:
     """Held-out sentences `rows` with the teacher's first neighbours `near_NK` among them, as positions, and pairs of them,
-    near and far, with the teacher's cosines."""
+    near and far, with the teacher's cosines. `sources` are positions of those of each source, such as a language."""
 
     rows: Rows
     near_NK: NDArray[np.int64]
     left_P: Rows
     right_P: Rows
     cosine_P: NDArray[np.float64]
+    sources: Mapping[str, Rows] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -216,6 +217,14 @@ def selection_scores(sets: SelectionSets, measured: Sequence[Measured]) -> list[
     if len(selection.parts) > 1:
         scores.append(_score("selection", str(selection.measure), "dev", "mix", measured))
     return scores
+
+
+def scores_by_source(held: HeldOutSet, measured: Sequence[Measured]) -> list[Score]:
+    """The test scores of held-out sentences, and of those of each source the share of neighbours that are kept."""
+    kept_N, metric = measured[0].value_P, "overlap@10"
+    by_source = {source: [mean_of_items(metric, kept_N[found])] for source, found in held.sources.items()}
+    named = [_score("fidelity", f"{OWN_TEXT}, {source}", "test", metric, of) for source, of in by_source.items()]
+    return [*fidelity_scores(measured, "test"), *named]
 
 
 def fidelity_scores(measured: Sequence[Measured], split: str) -> list[Score]:

@@ -7,12 +7,13 @@ and its cosines of pairs, half of them of neighbours (near) and half of any two 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, StsSet
+from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, Rows, StsSet
+from distilbench.data.selected import LEAST_HELD_OUT
 from distilbench.evaluation.selection import HeldOutSet, JudgedSet, SelectionSets, neighbours
 from distilbench.evaluation.sts import Embed, cosine
 from distilbench.prepare.nearest import nearest_documents
@@ -23,6 +24,7 @@ QUERIES, DOCUMENTS = 500, 4_000
 """Of each retrieval dev set: some seconds of encoding at a rung, as STS-B dev has (3,000 sentences)."""
 NEIGHBOURS = 10
 FIDELITY = Selection((Part("fidelity", "fidelity"),))
+NO_SOURCES: Mapping[str, Rows] = {}
 
 
 def dev_sets(corpus: Corpus) -> list[StsSet]:
@@ -41,8 +43,8 @@ def judged_sets(corpus: Corpus, teacher: Embed) -> tuple[SelectionSets | None, S
     if selection == STS and not (selection.asked and corpus.pair_tasks):
         return None, None  # asked for it says something only to a method with a task of its own
     dev = SelectionSets(selection, {kind: tuple(_sets(corpus, kind, teacher)) for kind in selection.kinds})
-    tested = [held for held in corpus.held_out if held.split == "test"]
-    return dev, SelectionSets(FIDELITY, {"fidelity": (held_out_set(tested[0], teacher),)}) if tested else None
+    tested = [held_out_set(held, teacher, corpus.text_sources) for held in corpus.held_out if held.split == "test"]
+    return dev, SelectionSets(FIDELITY, {"fidelity": tuple(tested)}) if tested else None
 
 
 def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> Iterable[JudgedSet]:
@@ -72,8 +74,11 @@ def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, docum
     return replace(task, documents=task.documents[kept], relevant=relevant, own_Q=own_Q)
 
 
-def held_out_set(held: HeldOut, teacher: Embed) -> HeldOutSet:
-    """Held-out sentences with the teacher's neighbours, and as many near pairs as far ones, one of each for a sentence."""
+def held_out_set(held: HeldOut, teacher: Embed, sources: Mapping[str, Rows] = NO_SOURCES) -> HeldOutSet:
+    """Held-out sentences with the teacher's neighbours, and as many near pairs as far ones, one of each for a sentence.
+
+    Of `sources` those are told apart that have `LEAST_HELD_OUT` of them or more.
+    """
     vectors_ND = teacher(held.rows)
     near_NK = neighbours(vectors_ND, vectors_ND, min(NEIGHBOURS, len(held.rows) - 1))
     rng, n = np.random.default_rng(0), len(held.rows)
@@ -81,4 +86,7 @@ def held_out_set(held: HeldOut, teacher: Embed) -> HeldOutSet:
     near = near_NK[left, rng.integers(near_NK.shape[1], size=n)]
     far = (left + rng.integers(1, n, size=n)) % n
     pairs = np.concatenate([left, left]), np.concatenate([near, far])
-    return HeldOutSet(held.rows, near_NK, *pairs, cosine(vectors_ND[pairs[0]], vectors_ND[pairs[1]]))
+    cosine_P = cosine(vectors_ND[pairs[0]], vectors_ND[pairs[1]])
+    positions = {source: np.flatnonzero(np.isin(held.rows, rows)) for source, rows in sources.items()}
+    positions = {source: found for source, found in positions.items() if len(found) >= LEAST_HELD_OUT}
+    return HeldOutSet(held.rows, near_NK, *pairs, cosine_P, positions)

@@ -128,6 +128,9 @@ def test_training_sentences_are_drawn_evenly_from_their_sources(folder: Path) ->
     assert len(corpus.pairs_P2) == 30
     told = "sentences of each source: few 10, most 30, quora/pairs.tsv 30, rare 3, unlabeled/plain.txt 30"
     assert told in corpus.found
+    by_source = {source: [corpus.sentences[row] for row in rows] for source, rows in corpus.text_sources.items()}
+    assert by_source["rare"] == ["rare 0", "rare 1", "rare 2"]
+    assert {text.split()[0] for text in by_source["unlabeled/plain.txt"]} == {"plain"}
 
 
 @pytest.mark.parametrize("name", ["", "unrelated"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import pytest
 
@@ -70,7 +71,8 @@ def test_memory_is_that_of_the_sample() -> None:
 def test_sources_share_a_draw_and_a_small_one_gives_all_it_has() -> None:
     labelled = [(text, "large" if i >= 100 else "small" if i >= 5 else "tiny") for i, text in enumerate(TEXTS)]
     drawn, sources = draw_evenly(labelled, 65)
-    assert sources == {"large": 30, "small": 30, "tiny": 5}
+    assert {source: len(texts) for source, texts in sources.items()} == {"large": 30, "small": 30, "tiny": 5}
+    assert sources["tiny"] == TEXTS[:5] and sorted(drawn) == sorted(chain(*sources.values()))
     assert len(set(drawn)) == len(drawn) == 65 and drawn == sorted(drawn, key=TEXTS.index)
     shuffled = labelled[:]
     random.Random(1).shuffle(shuffled)

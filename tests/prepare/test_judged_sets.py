@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distilbench.data.corpus import CorpusBuilder, RetrievalSet
+from distilbench.data.corpus import CorpusBuilder, HeldOut, RetrievalSet
 from distilbench.data.selected import with_selection
-from distilbench.prepare.selection_sets import judged_sets, search_set
+from distilbench.evaluation.selection import figures, neighbours, scores_by_source
+from distilbench.prepare.selection_sets import held_out_set, judged_sets, search_set
 from distilbench.selection import Selection
 
 N = 300
@@ -68,6 +69,25 @@ def test_sets_of_each_kind_and_what_is_reported_instead() -> None:
     assert [*dev.sets] == ["retrieval", "fidelity"] and dev.selection.asked
     assert test.score(take) == pytest.approx(100)
     assert not set(test.rows.tolist()) & set(dev.sets["fidelity"][0].rows.tolist())
+
+
+def test_held_out_sentences_of_each_source_have_a_score() -> None:
+    """Of 40 sentences "few" has too few for a score; the kept share of the others' neighbours is that of their rows."""
+    rows = np.arange(40)
+    of = {"en": np.arange(25), "fi": np.arange(25, 38), "few": rows[38:], "gone": rows[:0]}
+    held = held_out_set(HeldOut("test", rows), take, of | {"fi": np.arange(10, 40)})
+    assert {source: found.tolist() for source, found in held.sources.items()} == {
+        "en": list(range(25)),
+        "fi": list(range(10, 40)),
+    }
+    changed = np.random.default_rng(2).normal(size=(N, 16)).astype(np.float32)
+    measured = figures(held, lambda rows: changed[rows], lambda rows: changed[rows], "fidelity")
+    by_set = {s.set: s for s in scores_by_source(held, measured) if s.metric == "overlap@10"}
+    near = neighbours(changed[rows], changed[rows], 10)
+    kept = np.array([len(set(a) & set(b)) / 10 for a, b in zip(near.tolist(), held.near_NK.tolist(), strict=True)])
+    assert by_set.keys() == {"own text", "own text, en", "own text, fi"}
+    assert by_set["own text, fi"].value == pytest.approx(100 * kept[10:].mean()) and by_set["own text, fi"].n == 30
+    assert by_set["own text"].value == pytest.approx(100 * kept.mean())
 
 
 def test_the_sts_dev_sets_need_none() -> None:

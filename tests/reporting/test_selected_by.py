@@ -131,6 +131,7 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
     for split, value in (("dev", 81.0), ("test", 80.0)):
         metrics = (("fidelity", value), ("overlap@10", value - 5), ("spearman", value + 5))
         scores += [score("fidelity", "own text", split, metric, found) for metric, found in metrics]
+    scores.append(score("fidelity", "own text, fi", "test", "overlap@10", 70.0))
     record = record.model_copy(update={"scores": scores})
     board = leaderboard([record])
     titles = [(c.group, c.title) for c in board.columns]
@@ -139,8 +140,9 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
         ("Selection", "Dev"),
         ("Fidelity, own text", "Overlap@10"),
         ("Fidelity, own text", "Spearman"),
+        ("Fidelity, own text, fi", "Overlap@10"),
     ]
-    assert [cell.value for cell in board.rows[0].cells.values()] == [80.0, 81.0, 75.0, 85.0]
+    assert [cell.value for cell in board.rows[0].cells.values()] == [80.0, 81.0, 75.0, 85.0, 70.0]
     page = write_report([record], tmp_path / "report", title="own").read_text()
     assert "STS12" not in page.split('id="papers"')[0] and "Test STS" not in page
     lines = (tmp_path / "report" / "leaderboard.md").read_text().splitlines()
