@@ -261,9 +261,10 @@ class EncoderSpec:
     def _built(self, device: str, **how: Any) -> SentenceTransformer:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import InputModule
-        from transformers.utils.logging import disable_progress_bar
+        from transformers.utils import logging as transformers_logging
 
-        disable_progress_bar()  # a bar for each of many small loads hides the sweep's own lines
+        transformers_logging.disable_progress_bar()  # a bar for each of many small loads hides the sweep's own lines
+        transformers_logging.set_verbosity_error()  # of weights that are missing `_check_weights` tells
         folder = self.folder()
         silence = "" if folder else hub_silence()
         try:
