@@ -212,6 +212,8 @@ class EncoderCost(_Record):
     timed_32: int
     spread: float | None = None
     """How well the times are known: half of their 95 % interval, as a share of them."""
+    tokenising: float | None = None
+    """The share of the time in batches that goes to the tokenizer."""
 
     @property
     def latency_ms(self) -> float:

@@ -3,11 +3,13 @@
 Each shape is measured once on a machine: encoders whose files have the same shapes have the same cost, whatever trained them.
 
 Latency is from text to vector on one thread, and a busy machine does not decide. A fixed sample of sentences is read in
-batches of 32 in their order, and one at a time. After each batch a reference is timed, the same numbers through the same
-products: what else the machine does slows both, and their ratio stays. The median ratio of the rounds, times what the
-reference takes on this machine when nothing disturbs it, is the latency; rounds are repeated until the ratio is known to 5 %,
-or told how well it is known. What counts is the thread's own time, not that on the wall. A static encoder has met the words
-before, as it has in use (`encoders.words`).
+batches of 32 in their order, and one at a time. After each batch a reference is timed: what else the machine does slows both,
+and their ratio stays. Of an encoder with layers it is the same numbers through the same products. A static one multiplies
+nothing: its time goes to words and to rows of a table, which a busy machine slows less, so its reference looks such up.
+
+The median ratio of the rounds, times what the reference takes on this machine when nothing disturbs it, is the latency.
+Rounds are repeated until the ratio is known to 5 %, or told how well it is known. What counts is the thread's own time, not
+that on the wall. A static encoder has met the words before, as it has in use (`encoders.words`).
 """
 
 from __future__ import annotations
@@ -29,9 +31,19 @@ import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 
-from distilbench.encoders.encoder import WEIGHTS, EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
+from distilbench.encoders.encoder import (
+    WEIGHTS,
+    EncoderSpec,
+    encode,
+    encode_ids,
+    prompt_of,
+    reads_tokens,
+    token_ids,
+    word_reader,
+)
 from distilbench.encoders.onnx_graph import Int8Encoder
 from distilbench.errors import InputError
 from distilbench.machine import torch_threads
@@ -40,7 +52,7 @@ from distilbench.storage.files import file_sha256, fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
 FILE = "cost.json"
-STEP_VERSION = 4
+STEP_VERSION = 5
 NO_CONFIGURATION = "data_config.json"
 """What some older encoders were trained on."""
 WEIGHT_SUFFIXES = (".safetensors", ".bin")
@@ -54,6 +66,8 @@ KNOWN_TO = 0.05
 OF_MEDIAN = 2.46
 """Half of the 95 % interval of a median, in standard errors of the mean: 1.96 sqrt(pi / 2)."""
 REFERENCE_WIDTH, REFERENCE_TOKENS = 384, 128
+LOOKED_UP, KNOWN_WORDS, TABLE_ROWS = 400, 5_000, 30_000
+"""Words of a run of the other reference, among how many, and rows of its table."""
 CALM = 40
 """Runs of the reference, of which the fastest is its time on a calm machine."""
 EVERY = 8
@@ -71,10 +85,10 @@ class CostBench:
         parts = {"machine": self.machine, "step_version": STEP_VERSION}
 
         def make(folder: Path, missing: list[str]) -> None:
-            write_json(folder / FILE, {"seconds": calm_reference_s()})
+            write_json(folder / FILE, {name: calm_reference_s(made()) for name, made in REFERENCES.items()})
 
         calm = store.build("reference", parts, [FILE], make)
-        self.reference_s = float(json.loads((calm / FILE).read_text())["seconds"])
+        self.reference_s: dict[str, float] = json.loads((calm / FILE).read_text())
 
     def cost(self, spec: EncoderSpec, shape: Any = None) -> EncoderCost:
         """Measure an encoder. `shape` decides its cost; None: its files do."""
@@ -88,7 +102,7 @@ class CostBench:
 
         def make(folder: Path, missing: list[str]) -> None:
             model = spec.load("cpu").eval()
-            times = time_encoder(model, spec.prompt_before(), self.texts, self.reference_s)
+            times = time_encoder(model, spec.prompt_before(), self.texts, self.reference_s[reference_of(model)])
             write_json(folder / FILE, {**encoder_size(spec, model), **times, "threads": 1, "device": "cpu"})
 
         built = self.store.build("cost", parts, [FILE], make)
@@ -192,9 +206,33 @@ def reference_run() -> Callable[[], object]:
     return run
 
 
-def calm_reference_s() -> float:
-    """Seconds of a run of the reference while nothing disturbs it: the fastest of `CALM`."""
-    run = reference_run()
+def reference_lookups() -> Callable[[], object]:
+    """What is timed beside a static encoder: the same words, and other rows of a table every time."""
+    generator = torch.Generator().manual_seed(0)
+    table_VD = torch.randn((TABLE_ROWS, REFERENCE_WIDTH), generator=generator)
+    rows = itertools.cycle([torch.randint(TABLE_ROWS, (LOOKED_UP,), generator=generator) for _ in range(8)])
+    begin = torch.arange(0, LOOKED_UP, LOOKED_UP // BATCH)
+    text = " ".join(f"word{7919 * i % KNOWN_WORDS}" for i in range(LOOKED_UP))
+    number = {f"word{i}": i for i in range(KNOWN_WORDS)}
+
+    def run() -> object:
+        _ = np.fromiter(map(number.__getitem__, text.split(" ")), dtype=np.int64, count=LOOKED_UP)
+        with torch.inference_mode():
+            return nn.functional.embedding_bag(next(rows), table_VD, begin)
+
+    return run
+
+
+REFERENCES = {"products": reference_run, "lookups": reference_lookups}
+
+
+def reference_of(model: SentenceTransformer) -> str:
+    """The name of the reference that an encoder is timed beside."""
+    return "lookups" if isinstance(model[0], StaticEmbedding) else "products"
+
+
+def calm_reference_s(run: Callable[[], object]) -> float:
+    """Seconds of a run of a reference while nothing disturbs it: the fastest of `CALM`."""
     with on_threads(1):
         return min(_seconds(run) for _ in range(CALM))
 
@@ -208,16 +246,19 @@ def time_encoder(
     """
     if not texts:
         raise ValueError("no sentences, expected at least one to time")
-    before, reference = prompt_of(model, prompt), reference_run()
+    before, reference = prompt_of(model, prompt), REFERENCES[reference_of(model)]()
     batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
     singles = list(itertools.islice(itertools.cycle(texts), min(SINGLES, len(texts))))
 
     def read(batch: Sequence[str]) -> float:
         return _seconds(lambda: read_texts(model, batch, before))
 
+    def tokenised(batch: Sequence[str]) -> float:
+        return _seconds(lambda: tokenise(model, batch, before))
+
     def in_batches() -> NDArray[np.float64]:
-        spent = [(read(batch), _seconds(reference)) for batch in batches]
-        return np.array([sum(encoder for encoder, _ in spent) / sum(other for _, other in spent)])
+        read_s, other_s, tokens_s = np.sum([(read(b), _seconds(reference), tokenised(b)) for b in batches], axis=0)
+        return np.array([read_s / other_s, tokens_s / read_s])
 
     def one_by_one() -> NDArray[np.float64]:
         times, others = [], []
@@ -235,13 +276,25 @@ def time_encoder(
     p50, p95 = np.median(alone, axis=0) * reference_s
     return {
         "sentences_per_second_1": float(1 / p50),
-        "sentences_per_second_32": len(texts) / (float(np.median(batched)) * reference_s * len(batches)),
+        "sentences_per_second_32": len(texts) / (float(np.median(batched[:, 0])) * reference_s * len(batches)),
         "p50_ms": float(1000 * p50),
         "p95_ms": float(1000 * p95),
         "timed_1": len(singles) * len(alone),
         "timed_32": len(texts) * len(batched),
         "spread": max(_spread(batched[:, 0]), _spread(alone[:, 0])),
+        "tokenising": min(1.0, float(np.median(batched[:, 1]))),
     }
+
+
+def tokenise(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> None:
+    """Turn the sentences into token ids, as `read_texts` does before anything else."""
+    reader = word_reader(model)
+    if reader is not None:
+        reader.ids([prompt + text for text in batch])
+    elif reads_tokens(model):
+        token_ids(model, batch, prompt)
+    else:
+        model.tokenize([prompt + text for text in batch])
 
 
 def read_texts(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:

@@ -221,6 +221,7 @@ def _cost(costs: ServingCosts) -> list[BoardColumn]:
         number(
             "speed_spread", "Known to", measured("spread"), "By how much the measured speeds differ, as a share", more
         ),
+        number("tokenising", "Tokenizer", measured("tokenising"), "Its share of the time in batches", more),
         number("p50_ms", "p50, ms", measured("p50_ms"), ms, more),
         number("p95_ms", "p95, ms", measured("p95_ms"), ms, more),
     ]

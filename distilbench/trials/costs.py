@@ -89,9 +89,13 @@ def _line(key: str, cost: EncoderCost) -> str:
         method, costly = json.loads(key)
         name = ", ".join([method, *(f"{what} {value}" for what, value in costly.items())])
     return (
-        f"{name}: {cost.latency_ms:.3g} ms a sentence in batches, {cost.p50_ms:.3g} ms on its own, "
+        f"{name}: {cost.latency_ms:.3g} ms a sentence in batches{_told_tokens(cost)}, {cost.p50_ms:.3g} ms on its own, "
         f"{cost.bytes_on_disk / 1e6:,.1f} MB{_told_spread(cost)}"
     )
+
+
+def _told_tokens(cost: EncoderCost) -> str:
+    return "" if cost.tokenising is None else f" ({cost.tokenising:.0%} of it the tokenizer's)"
 
 
 def _told_spread(cost: EncoderCost) -> str:

@@ -14,6 +14,11 @@ import pytest
 import torch
 from samples import random_sentences
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
 from distilbench.errors import InputError
@@ -25,7 +30,7 @@ from distilbench.evaluation.cost import (
     encoder_size,
     needed_files,
     read_texts,
-    reference_run,
+    reference_of,
     time_encoder,
 )
 
@@ -137,7 +142,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], float]],
 
         monkeypatch.setattr(cost, "ENOUGH_S", 10.0)  # of a clock that runs up to five times as fast
         monkeypatch.setattr(cost, "read_texts", read)
-        monkeypatch.setattr(cost, "reference_run", lambda: lambda: take(1.0))
+        monkeypatch.setattr(cost, "tokenise", lambda model, batch, prompt: None)
+        monkeypatch.setitem(cost.REFERENCES, "products", lambda: lambda: take(1.0))
         fake = SimpleNamespace(thread_time=lambda: now[0], perf_counter=lambda: now[0])
         monkeypatch.setattr(cost, "time", fake)
 
@@ -187,9 +193,29 @@ def two_threads() -> Iterator[None]:
 
 
 def test_the_reference_is_real_and_threads_are_put_back(two_threads: None) -> None:
-    out = reference_run()()
-    assert isinstance(out, torch.Tensor) and out.shape[1] == REFERENCE_WIDTH
-    assert calm_reference_s() > 0 and torch.get_num_threads() == 2
+    for made in cost.REFERENCES.values():
+        out = made()()
+        assert isinstance(out, torch.Tensor) and out.shape[1] == REFERENCE_WIDTH
+        assert calm_reference_s(made()) > 0 and torch.get_num_threads() == 2
+
+
+def test_a_static_encoder_is_timed_beside_lookups_and_its_tokenizer_is_told_apart(
+    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokenizer's share is of the same batches; both kinds of encoder are really tokenised."""
+    words = sorted({word for text in SPOKEN for word in text.lower().split()})
+    tokenizer = Tokenizer(WordPiece({word: i for i, word in enumerate(["[UNK]", *words])}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], device="cpu")
+    assert (reference_of(model), reference_of(static)) == ("products", "lookups")
+    for encoder in (model, static):
+        took = time_encoder(encoder, None, SPOKEN, reference_s=0.001)
+        assert 0 < took["tokenising"] <= 1
+    used = list[str]()
+    for name in cost.REFERENCES:
+        monkeypatch.setitem(cost.REFERENCES, name, lambda name=name: lambda: used.append(name))
+    monkeypatch.setattr(cost, "_seconds", lambda run: [run(), 1.0][1])
+    assert time_encoder(static, None, SPOKEN, reference_s=0.001)["tokenising"] == 1 and set(used) == {"lookups"}
 
 
 def test_what_is_read(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
