@@ -173,7 +173,10 @@ def _single(column: str, key: Key) -> Column:
     no_test = "" if split == "test" else ". No row has a test score of this set"
     told = f"{name} {split}, {group.removeprefix('Test ')}, {TITLES[metric]} x 100{no_test}"
     title = TITLES[metric]
-    if len(metrics) == 1:  # one column a set: the group is the task
+    _, _, source = name.partition(", ") if task == "fidelity" else ("", "", "")
+    if source:  # of the held-out text, such as a language
+        group, title = f"{TITLES[metric]} by source", source
+    elif len(metrics) == 1:  # one column a set: the group is the task
         title = f"{name}{split_note}"
     else:
         group = f"{group}, {name}{split_note}" + (", exact" if task == "retrieval" else "")

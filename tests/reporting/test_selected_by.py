@@ -140,7 +140,7 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
         ("Selection", "Dev"),
         ("Fidelity, own text", "Overlap@10"),
         ("Fidelity, own text", "Spearman"),
-        ("Fidelity, own text, fi", "Overlap@10"),
+        ("Overlap@10 by source", "fi"),
     ]
     assert [cell.value for cell in board.rows[0].cells.values()] == [80.0, 81.0, 75.0, 85.0, 70.0]
     page = write_report([record], tmp_path / "report", title="own").read_text()

@@ -185,7 +185,7 @@ def test_a_worker_and_then_a_node_are_killed(
     try:
         second = machines.add_node(num_cpus=1)
         sweep = make_sweep(
-            tmp_path, data_folder, encoder_folder, store, 1500, "--address", machines.address, "--trials", "4"
+            tmp_path, data_folder, encoder_folder, store, 1000, "--address", machines.address, "--trials", "4"
         )
         [raylet] = machines.head_node.all_processes["raylet"]
         with running(sweep) as driver:
