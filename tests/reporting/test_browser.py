@@ -247,6 +247,9 @@ def test_groups_unfold(opened):
         "return [...document.querySelectorAll('#board thead tr.groups > *')].reduce((n, h) => n + h.colSpan, 0)"
     )
     assert spans == len(columns(opened))
+    row = opened.find_element(By.CSS_SELECTOR, "#board tbody tr")
+    called = [cell.get_attribute("data-t") for cell in row.find_elements(By.TAG_NAME, "td")]
+    assert called == [*folded[1:], *(f"Test STS, {name}" for name in ("STS12", "STS13", "STS14", "STSB"))]
     click(opened, unfold)
     assert columns(opened) == folded
 

@@ -302,8 +302,9 @@ function listed() {
 function cell(row, column) {
   const { value, interval, low, high, seeds, kept } = cellOf(row, column);
   const missing = value === undefined || value === "";
-  if (column.kind === "text") return el("td", { class: "text" }, missing ? "—" : value, column.name === "tie_group" && !own && row.tie && el("small", {}, row.tie));
-  const td = el("td", { class: column.name === "test" ? "average" : column.dev && "dev", "data-t": column.leads && column.title });
+  const called = column.leads ? column.title : `${column.group}, ${column.title}`; // where a row is a card
+  if (column.kind === "text") return el("td", { class: "text", "data-t": called }, missing ? "—" : value, column.name === "tie_group" && !own && row.tie && el("small", {}, row.tie));
+  const td = el("td", { class: column.name === "test" ? "average" : column.dev && "dev", "data-t": called });
   td.append(missing ? "—" : written[column.written](value));
   const small = (text) => td.append(el("small", {}, text));
   if (interval !== undefined) small(`±\u00a0${written[column.written](interval)}`);
