@@ -10,6 +10,7 @@
 #   TEACHER  the teacher of the runs NAME-...: an encoder's folder, hub id or packaged name (default: all-MiniLM-L6-v2)
 #   NAME     (default: minilm)
 #   SEEDS    seeds of part `mixes` (default: 1)
+#   ENCODERS folders of the teachers of part `encoders`
 #   BACKEND  bf16 where the processor has instructions for it (default: torch)
 #   PYTHON   (default: python)
 set -eu
@@ -44,9 +45,10 @@ mixes() {  # which training text: a static student, one and two layers; seven se
   folder seven squad boolq wikiqa covidqa climatefever cystic npl
   text little 'NR % 5 < 2' 'NR % 10 == 0' 'NR % 10 == 0'
   for student in static auto:1 auto:2; do
-    kind=$([ $student = static ] && echo static || echo layers)
+    local rows=() kind=$([ $student = static ] || echo ', with layers')
+    for mix in 'no queries' 'as the text' '80 % queries' 'queries alone' 'then queries'; do rows+=(--row "$mix$kind"); done
     # shellcheck disable=SC2046
-    $PYTHON -m distilbench compare search_spaces/studies/pairs-mixes-$kind.yaml --student $student --data "$RUNS/seven" \
+    $PYTHON -m distilbench compare search_spaces/studies/pairs-mixes.yaml "${rows[@]}" --student $student --data "$RUNS/seven" \
       --text "$RUNS/little/*.tsv" --max-sentences 0 --max-documents 1000 --max-pairs 2000 --seeds "$SEEDS" \
       --name "$NAME-mixes-${student/:/-}" --quantise int8,int4 $(common)
   done
@@ -75,6 +77,22 @@ codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the
   # shellcheck disable=SC2086
   $PYTHON -m distilbench sweep --method pca $given --text "$RUNS/much/*.tsv" --name codes-faiss \
     --quantise int4,int2,binary --faiss-baselines 16,32,64
+}
+
+encoders() {  # a head, a static student, two layers and their pairs with every teacher of ENCODERS; three sets, and STS
+  folder three squad covidqa cystic
+  ln -sfn "$DIR/sts" "$RUNS/three/sts"
+  text some 'NR % 8 == 0' 'NR % 40 == 0' 'NR % 80 == 0'
+  for TEACHER in ${ENCODERS:?folders of encoders, with spaces between}; do
+    for student in static auto:2; do
+      local rows=(--row layers)
+      [ $student = auto:2 ] || rows=(--row static --row 'Neighbours d=128 for 2 bits')
+      # shellcheck disable=SC2046
+      $PYTHON -m distilbench compare search_spaces/studies/{encoders,bytes}.yaml "${rows[@]}" --student $student \
+        --data "$RUNS/three" --text "$RUNS/some/*.tsv" --max-sentences 0 --max-documents 0 --max-pairs 2000 \
+        --name "encoders-$(basename "$TEACHER")-${student/:/-}" --quantise int8,binary,opq64 $(common retrieval)
+    done
+  done
 }
 
 tables() {
