@@ -1,6 +1,6 @@
 """Static students beside their teacher, model2vec and tokenlearn: how good, how fast they read, how long they are trained.
 
-    python benchmarks/static.py --data DIR --out OUT [--store STORE] [--step train] [--step peers] [--step measure]
+    python benchmarks/static.py --data DIR --out OUT [--store STORE] [--beside FOLDER] [--step train|peers|measure]
 
 Three steps, all of them unless some are named. What OUT has is not made again, so a command that was interrupted is repeated
 as it is; OUT lies outside of the repository.
@@ -8,8 +8,9 @@ as it is; OUT lies outside of the repository.
 train    `search_spaces/studies/static.yaml` with `--seeds` seeds, on DIR's unlabelled sentences (OUT/runs); a training that
          was interrupted goes on where it was
 peers    `model2vec.distill` of the same teacher at the student's width, and tokenlearn's training of that model on the same
-         sentences and vectors of the teacher (OUT/model2vec, OUT/tokenlearn), in float32 as tokenlearn wants it; both are
-         optional packages, and without them their rows are left out
+         sentences and vectors of the teacher (OUT/model2vec, OUT/tokenlearn), in float32 as tokenlearn wants it; this one
+         also in int8, and in int8 with fewer vectors than tokens (model2vec's `vocabulary_quantization`); both are optional
+         packages, and without them their rows are left out
 measure  each seed's student beside the teacher and the peers (OUT/seed-N.json), then the table of all seeds (OUT/table.md)
 
 Every encoder is timed on one thread, from text to vectors, tokenising included, in rounds that take turns, so that what else
@@ -55,11 +56,17 @@ USED = ("sts", "unlabeled")
 ROWS = Path(__file__).parents[1] / "search_spaces" / "studies" / "static.yaml"
 STEPS = ("train", "peers", "measure")
 TEACHER, STUDENT, DISTILLED, TRAINED = "teacher", "static student", "model2vec.distill", "tokenlearn"
+PEERS = {"model2vec": DISTILLED, "tokenlearn": TRAINED}
+"""The rows of what is made in folders of OUT."""
+FEWER = (16_384, 8_192, 4_096)
+"""Vectors that tokenlearn's tokens share."""
+SMALLER = {"tokenlearn-int8": None, **{f"tokenlearn-int8-{count}": count for count in FEWER}}
+PEERS |= {name: f"tokenlearn, int8{f', {count:,} vectors' if count else ''}" for name, count in SMALLER.items()}
 MODEL2VEC = f"{STUDENT} in model2vec"
 KNOWN = f"{STUDENT}, whose words it has read before"
 DEFAULTS = f"{STUDENT} in sentence-transformers"
-ORDER = (TEACHER, STUDENT, KNOWN, DEFAULTS, MODEL2VEC, DISTILLED, TRAINED)
-"""Of the table's rows."""
+ORDER = (TEACHER, STUDENT, KNOWN, DEFAULTS, MODEL2VEC, *PEERS.values())
+"""Of the table's rows; those of `--beside` follow."""
 TEACHER_READS = 512
 """Sentences of a round of the teacher, which is hundreds of times slower."""
 Reader = Callable[[Sequence[str]], NDArray[Any]]
@@ -102,6 +109,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--max-steps", type=int, help="of a training; default: as its epochs say")
     parser.add_argument("--count", type=int, default=20_000, help="sentences that the speed is measured on")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--beside", type=Path, action="append", default=[], help="another encoder, such as wordllama")
     parser.add_argument("--step", action="append", choices=STEPS)
     return parser.parse_args()
 
@@ -185,6 +193,9 @@ def make_peers(settings: CompareSettings, out: Path) -> None:
         texts, vectors_ND = training_text(settings)
         started = StaticModel.from_pretrained(out / "model2vec")
         keep("tokenlearn", lambda: train_model(started, texts, vectors_ND.astype(np.float32), pca_dims=width))
+    for name, count in SMALLER.items() if (out / "tokenlearn.json").exists() else ():
+        given = {"quantize_to": "int8", **({"vocabulary_quantization": count} if count else {})}
+        keep(name, lambda given=given: StaticModel.from_pretrained(out / "tokenlearn", **given))
 
 
 def measure_seed(seed: int, student: Trained, settings: CompareSettings, arguments: argparse.Namespace) -> None:
@@ -195,15 +206,20 @@ def measure_seed(seed: int, student: Trained, settings: CompareSettings, argumen
     torch.set_num_threads(1)
     texts = training_text(settings)[0][: arguments.count]
     readers = readers_of(settings.teacher, student.folder, arguments.out)
+    for folder in arguments.beside:
+        readers[folder.name] = sentences_reader(SentenceTransformer(str(folder), device="cpu"))
     speeds = timed(readers, texts, arguments.rounds)
     rows = {}
     for name, reader in readers.items():
         rows[name] = {"sentences_per_second": speeds[name]}
         if name not in (KNOWN, MODEL2VEC, DEFAULTS):
             rows[name]["sts"] = float(np.mean(quality(reader, arguments.data / "sts")))
-    for name, file in ((DISTILLED, "model2vec.json"), (TRAINED, "tokenlearn.json")):
+    for folder, name in PEERS.items():
         if name in rows:
-            rows[name]["seconds_to_make"] = json.loads((arguments.out / file).read_text())["seconds"]
+            rows[name]["seconds_to_make"] = json.loads((arguments.out / f"{folder}.json").read_text())["seconds"]
+            rows[name]["bytes"] = weights_bytes(str(arguments.out / folder))
+    for folder in arguments.beside:
+        rows[folder.name]["bytes"] = weights_bytes(str(folder))
     rows[STUDENT]["seconds_to_make"] = student.seconds
     rows[STUDENT]["bytes"] = weights_bytes(str(student.folder))
     rows[TEACHER]["bytes"] = weights_bytes(settings.teacher)
@@ -217,13 +233,13 @@ def readers_of(teacher: str, student: Path, out: Path) -> dict[str, Reader]:
         TEACHER: lambda given: encode(whole, given),
         STUDENT: lambda given: encode(forgetful(small), given),
         KNOWN: lambda given: encode(small, given),
-        DEFAULTS: lambda given: small.encode(list(given)),
+        DEFAULTS: sentences_reader(small),
     }
     if importlib.util.find_spec("model2vec"):
         from model2vec import StaticModel
 
         readers[MODEL2VEC] = reader_of(StaticModel.from_pretrained(student))
-        for name, folder in ((DISTILLED, "model2vec"), (TRAINED, "tokenlearn")):
+        for folder, name in PEERS.items():
             if (out / f"{folder}.json").exists():
                 readers[name] = reader_of(StaticModel.from_pretrained(out / folder))
     return readers
@@ -236,12 +252,16 @@ def forgetful(model: SentenceTransformer) -> SentenceTransformer:
     return model
 
 
+def sentences_reader(model: SentenceTransformer) -> Reader:
+    return lambda given: model.encode(list(given))
+
+
 def reader_of(model: Any) -> Reader:
     return lambda given: model.encode(list(given), use_multiprocessing=False)
 
 
 def weights_bytes(folder: str) -> int:
-    path = EncoderSpec(folder).folder()
+    path = Path(folder) if Path(folder).is_dir() else EncoderSpec(folder).folder()
     assert path is not None
     return sum(file.stat().st_size for file in path.rglob("*.safetensors"))
 
@@ -288,7 +308,7 @@ def table_of(out: Path) -> str:
         "| encoder | STS | of the teacher's | sentences per second | times the teacher | minutes to make | MB |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in ORDER:
+    for name in dict.fromkeys([*ORDER, *(name for rows in seeds for name in rows)]):
         own = [(rows[name], rows[TEACHER]) for rows in seeds if name in rows]
         if not own:
             continue

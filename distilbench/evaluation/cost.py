@@ -68,8 +68,8 @@ OF_MEDIAN = 2.46
 REFERENCE_WIDTH, REFERENCE_TOKENS = 384, 128
 LOOKED_UP, KNOWN_WORDS, TABLE_ROWS = 400, 5_000, 30_000
 """Words of a run of the other reference, among how many, and rows of its table."""
-CALM = 40
-"""Runs of the reference, of which the fastest is its time on a calm machine."""
+CALM, IN_A_ROW = 300, 30
+"""Runs of each reference, of which the fastest is its time on a calm machine: a second. Of 40 in a row all may be slow."""
 EVERY = 8
 """Single sentences between two runs of the reference."""
 
@@ -85,7 +85,7 @@ class CostBench:
         parts = {"machine": self.machine, "step_version": STEP_VERSION}
 
         def make(folder: Path, missing: list[str]) -> None:
-            write_json(folder / FILE, {name: calm_reference_s(made()) for name, made in REFERENCES.items()})
+            write_json(folder / FILE, calm_references_s())
 
         calm = store.build("reference", parts, [FILE], make)
         self.reference_s: dict[str, float] = json.loads((calm / FILE).read_text())
@@ -231,10 +231,15 @@ def reference_of(model: SentenceTransformer) -> str:
     return "lookups" if isinstance(model[0], StaticEmbedding) else "products"
 
 
-def calm_reference_s(run: Callable[[], object]) -> float:
-    """Seconds of a run of a reference while nothing disturbs it: the fastest of `CALM`."""
+def calm_references_s() -> dict[str, float]:
+    """Seconds of a run of each reference while nothing disturbs it: the fastest of `CALM`."""
+    runs = {name: made() for name, made in REFERENCES.items()}
     with on_threads(1):
-        return min(_seconds(run) for _ in range(CALM))
+        turns = [
+            {name: min(_seconds(run) for _ in range(IN_A_ROW)) for name, run in runs.items()}
+            for _ in range(CALM // IN_A_ROW)
+        ]
+    return {name: min(turn[name] for turn in turns) for name in runs}
 
 
 def time_encoder(
@@ -242,7 +247,7 @@ def time_encoder(
 ) -> dict[str, float]:
     """The times of an `EncoderCost`, of an encoder that reads `texts` on the CPU.
 
-    `reference_s` is what `calm_reference_s` said on this machine.
+    `reference_s` is what `calm_references_s` said on this machine.
     """
     if not texts:
         raise ValueError("no sentences, expected at least one to time")

@@ -25,7 +25,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation import cost
 from distilbench.evaluation.cost import (
     REFERENCE_WIDTH,
-    calm_reference_s,
+    calm_references_s,
     embedding_parameters,
     encoder_size,
     needed_files,
@@ -196,7 +196,8 @@ def test_the_reference_is_real_and_threads_are_put_back(two_threads: None) -> No
     for made in cost.REFERENCES.values():
         out = made()()
         assert isinstance(out, torch.Tensor) and out.shape[1] == REFERENCE_WIDTH
-        assert calm_reference_s(made()) > 0 and torch.get_num_threads() == 2
+    calm = calm_references_s()
+    assert calm.keys() == cost.REFERENCES.keys() and min(calm.values()) > 0 and torch.get_num_threads() == 2
 
 
 def test_a_static_encoder_is_timed_beside_lookups_and_its_tokenizer_is_told_apart(
