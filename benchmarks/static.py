@@ -58,7 +58,7 @@ STEPS = ("train", "peers", "measure")
 TEACHER, STUDENT, DISTILLED, TRAINED = "teacher", "static student", "model2vec.distill", "tokenlearn"
 PEERS = {"model2vec": DISTILLED, "tokenlearn": TRAINED}
 """The rows of what is made in folders of OUT."""
-FEWER = (16_384, 8_192, 4_096)
+FEWER = (8_192, 2_048)
 """Vectors that tokenlearn's tokens share."""
 SMALLER = {"tokenlearn-int8": None, **{f"tokenlearn-int8-{count}": count for count in FEWER}}
 PEERS |= {name: f"tokenlearn, int8{f', {count:,} vectors' if count else ''}" for name, count in SMALLER.items()}
