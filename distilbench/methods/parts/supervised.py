@@ -180,6 +180,10 @@ def _unit_vectors(prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.flo
 def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
     """Enough labelled examples for one batch, of every kind that may be asked for."""
     negatives, kinds = max(possible("hard_negatives")), set(possible("labelled"))
+    if max(possible("rerank")) and (kinds != {"retrieval"} or not min(possible("hard_negatives"))):
+        raise InputError(
+            "rerank: a reranker scores judged queries' passages; expected labelled: retrieval and hard_negatives above 0"
+        )
     for kind, available, what in (
         ("triplets", len(corpus.triplets_T3), "triplets"),
         ("pairs", len(corpus.pairs_P2), "similar pairs"),
@@ -187,10 +191,6 @@ def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
     ):
         if kind in kinds:
             check_enough(batch, max(possible(batch)), available, what)
-    if max(possible("rerank")) and (kinds != {"retrieval"} or not min(possible("hard_negatives"))):
-        raise InputError(
-            "rerank: a reranker scores judged queries' passages; expected labelled: retrieval and hard_negatives above 0"
-        )
     if kinds != {"retrieval"}:
         check_enough("hard_negatives", negatives, max(0, len(corpus.train) - 2), "sentences to mine")
     if "retrieval" in kinds and negatives:
