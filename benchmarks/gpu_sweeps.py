@@ -129,7 +129,7 @@ def headline(bench: Bench) -> None:
 def kill(bench: Bench) -> None:
     """Twelve trials: killed after four records and started again, beside the same without a break.
 
-    On the CPU they are those of `headline`, which is the sweep without a break where it has run.
+    On the CPU they are those of `headline`, which is the sweep without a break where it has run on the same text.
     """
     more = ["--max-sentences", "2000"] if bench.data else ["--max-pairs", "200", "--max-sentences", "400"]
     trials = bench.size(12, bench.trials)
@@ -143,10 +143,11 @@ def kill(bench: Bench) -> None:
     bench.note("started again", run_sweep(bench, "killed", trials, more), "s")
     kept = lines(records)[: len(known)] == known
     bench.note("records of before as they were", str(kept), "", records=len(known))
-    headline_is_the_same = bench.cpu and (bench.work / "runs" / "headline" / "timings.json").exists()
-    whole = "headline" if headline_is_the_same else "whole"
-    seconds = 0.0 if headline_is_the_same else run_sweep(bench, whole, trials, more)
-    bench.note("without a break", seconds, "s")
+    whole = "whole"
+    if bench.cpu and not bench.data and (bench.work / "runs" / "headline" / "timings.json").exists():
+        whole = "headline"
+    else:
+        bench.note("without a break", run_sweep(bench, whole, trials, more), "s")
     both = [lines(bench.work / "runs" / name / "trials.jsonl") for name in ("killed", whole)]
     bench.note("records (killed, whole)", str([len(records) for records in both]), f"of {trials}")
     objectives = [{r.get("number"): r.get("objective") for r in records} for records in both]

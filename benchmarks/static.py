@@ -56,12 +56,12 @@ USED = ("sts", "unlabeled")
 ROWS = Path(__file__).parents[1] / "search_spaces" / "studies" / "static.yaml"
 STEPS = ("train", "peers", "measure")
 TEACHER, STUDENT, DISTILLED, TRAINED = "teacher", "static student", "model2vec.distill", "tokenlearn"
-PEERS = {"model2vec": DISTILLED, "tokenlearn": TRAINED}
+SMALLER = {"tokenlearn-int8": None, "tokenlearn-int8-8192": 8_192, "tokenlearn-int8-2048": 2_048}
+"""What is made of tokenlearn's: vectors that its tokens share, None for one of each."""
+PEERS = {"model2vec": DISTILLED, "tokenlearn": TRAINED} | {
+    name: f"tokenlearn, int8{f', {count:,} vectors' if count else ''}" for name, count in SMALLER.items()
+}
 """The rows of what is made in folders of OUT."""
-FEWER = (8_192, 2_048)
-"""Vectors that tokenlearn's tokens share."""
-SMALLER = {"tokenlearn-int8": None, **{f"tokenlearn-int8-{count}": count for count in FEWER}}
-PEERS |= {name: f"tokenlearn, int8{f', {count:,} vectors' if count else ''}" for name, count in SMALLER.items()}
 MODEL2VEC = f"{STUDENT} in model2vec"
 KNOWN = f"{STUDENT}, whose words it has read before"
 DEFAULTS = f"{STUDENT} in sentence-transformers"

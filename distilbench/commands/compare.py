@@ -138,8 +138,8 @@ def _compare(
     console: Console,
     copy: RunCopy | None,
 ) -> Path:
-    from distilbench.trials.costs import measure_costs
-    from distilbench.trials.rows import BASELINES, Finishing, RowScorer
+    from distilbench.trials.costs import measure_costs, with_baselines
+    from distilbench.trials.rows import Finishing, RowScorer
     from distilbench.trials.scoring import Scoring
 
     jobs, notes = _jobs(settings, rows, run), teacher_notes(settings, corpus, console)
@@ -155,10 +155,9 @@ def _compare(
         if copy:
             copy.share(run.resolve(), prepared)
         ready, tasks = load_prepared(prepared.resolve()), settings.scored_tasks(inputs.corpus.selection)
-        widths = {width for row in rows for width in get_method(row.method).widths_of(row.params)}
-        measured = [(row.method, row.params) for row in rows]
-        measured += [(name, {"output_dim": d}) for name in BASELINES for d in widths if d <= ready.vectors.width]
-        costs = measure_costs(measured, ready, inputs.corpus.sentences, settings.artifacts, console)
+        dims = {width for row in rows for width in get_method(row.method).widths_of(row.params)}
+        priced = with_baselines(((row.method, row.params) for row in rows), sorted(dims), ready.vectors.width)
+        costs = measure_costs(priced, ready, inputs.corpus.sentences, settings.artifacts, console)
         scoring = Scoring(run, ready, inputs.corpus, tasks)
         board = RowScorer(scoring, run.name, settings.quantisations, console, costs)
         # Before hours of training: a teacher that cannot be scored is refused.
@@ -167,8 +166,8 @@ def _compare(
         counts.begin("trained")
         finishing = Finishing(on_scoring=lambda: counts.begin("scored"), on_counted=counts.counted)
         students, failures, _ = board.students(jobs, prepared.resolve(), resources, finishing)
-        dims, peers = sorted({record.dim for record in students}), board.peers(settings.faiss_baselines or ())
-        scores = [row for rows in board.references(dims, settings.seed, inputs.scores, peers) for row in rows]
+        widths, peers = sorted({record.dim for record in students}), board.peers(settings.faiss_baselines or ())
+        scores = [row for rows in board.references(widths, settings.seed, inputs.scores, peers) for row in rows]
     for failure in failures:
         failed = failure.job.candidate
         console.print(f"failed: {failed.configuration}, seed {failed.seed}: {failure.failed}", markup=False)

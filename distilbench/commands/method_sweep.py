@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from optuna.trial import FrozenTrial
 from rich.console import Console
@@ -106,13 +106,11 @@ class MethodSweep:
 
     def _costs(self, ready: Prepared) -> dict[str, EncoderCost]:
         """Measure the cost of every kind of student before trials make the machine busy."""
-        from distilbench.trials.costs import measure_costs
-        from distilbench.trials.rows import BASELINES
+        from distilbench.trials.costs import measure_costs, with_baselines
 
         settings, space = self.settings, self.space
-        widths = [d for d in self.widths if d <= ready.vectors.width]
-        students: list[tuple[str, dict[str, Any]]] = [(name, {"output_dim": d}) for name in BASELINES for d in widths]
-        students += [(space.method, params) for params in space.examples(get_method(space.method).costly)]
+        trained = ((space.method, params) for params in space.examples(get_method(space.method).costly))
+        students = with_baselines(trained, self.widths, ready.vectors.width)
         with timed_stage(self.run, "costs", len(students)):
             return measure_costs(students, ready, self.inputs.corpus.sentences, settings.artifacts, self.console)
 

@@ -261,10 +261,8 @@ class EncoderSpec:
     def _built(self, device: str, **how: Any) -> SentenceTransformer:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import InputModule
-        from transformers.utils import logging as transformers_logging
 
-        transformers_logging.disable_progress_bar()  # a bar for each of many small loads hides the sweep's own lines
-        transformers_logging.set_verbosity_error()  # of weights that are missing `_check_weights` tells
+        quiet_transformers()
         folder = self.folder()
         silence = "" if folder else hub_silence()
         try:
@@ -439,6 +437,14 @@ def check_tokenizer(tokenizer: Any, what: str) -> None:
     """Check that a tokenizer is one: transformers makes an empty one where there are no files of one."""
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise InputError(f"{what}: no tokenizer in it, only {len(tokenizer)} special tokens; {_TOKENIZER_FILES}")
+
+
+def quiet_transformers() -> None:
+    """No bar for each of many small loads, and no report of weights that are missing: who loads them checks that."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
 
 
 def default_device() -> str:

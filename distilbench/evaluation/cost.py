@@ -299,7 +299,7 @@ def tokenise(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> N
     elif reads_tokens(model):
         token_ids(model, batch, prompt)
     else:
-        model.tokenize([prompt + text for text in batch])
+        model.preprocess([prompt + text for text in batch])
 
 
 def read_texts(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pairs import probe
 from distilbench.evaluation.predictions import Predictions, sts_items, value_items
 from distilbench.evaluation.retrieval import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
-from distilbench.evaluation.selection import HeldOutSet, Measured, SelectionSets, scores_by_source, selection_scores
+from distilbench.evaluation.selection import Measured, SelectionSets, fidelity_scores, selection_scores
 from distilbench.evaluation.sts import Embed, cosine, from_rows, scores_of_similarities
 from distilbench.records import IndexCost, Quantisation, Score
 
@@ -152,9 +152,7 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
     if "dev" in measured:
         parts.append(TaskScores(selection_scores(scored.judged["dev"], measured["dev"])))
     if "test" in measured:
-        (held,) = scored.judged["test"].sets["fidelity"]
-        assert isinstance(held, HeldOutSet)
-        parts.append(TaskScores(scores_by_source(held, measured["test"])))
+        parts.append(TaskScores(fidelity_scores(measured["test"], "test")))
     if code is None and width == scored.vectors.width and not across:
         parts += [_classification_part(scored), *(_pair_part(scored, task) for task in corpus.probed)]
     said = {split: sts_items(sts, similarities, split) | _items_of(measured.get(split, ())) for split in SPLITS}

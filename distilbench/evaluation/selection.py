@@ -38,6 +38,8 @@ class Measured(NamedTuple):
     value_P: NDArray[np.float64]
     gold_P: NDArray[np.float64] | None = None
     weight: float = 1.0
+    sources: Mapping[str, Rows] | None = None
+    """Positions of the items of each source, where some are told apart."""
 
 
 def mean_of_items(name: str, value_P: NDArray[Any]) -> Measured:
@@ -115,7 +117,7 @@ def _fidelity(held: HeldOutSet, stored: Embed, as_query: Embed, across: bool) ->
     kept_N = (near_NK[:, :, None] == held.near_NK[:, None, :]).any(axis=2).mean(axis=1)
     similarity_P = cosine((asked_ND if across else vectors_ND)[held.left_P], vectors_ND[held.right_P])
     return [
-        mean_of_items(f"fidelity/{OWN_TEXT}/overlap@10", kept_N),
+        mean_of_items(f"fidelity/{OWN_TEXT}/overlap@10", kept_N)._replace(sources=held.sources),
         rank_correlation(f"fidelity/{OWN_TEXT}/spearman", similarity_P, held.cosine_P),
     ]
 
@@ -219,18 +221,16 @@ def selection_scores(sets: SelectionSets, measured: Sequence[Measured]) -> list[
     return scores
 
 
-def scores_by_source(held: HeldOutSet, measured: Sequence[Measured]) -> list[Score]:
-    """The test scores of held-out sentences, and of those of each source the share of neighbours that are kept."""
-    kept_N, metric = measured[0].value_P, "overlap@10"
-    by_source = {source: [mean_of_items(metric, kept_N[found])] for source, found in held.sources.items()}
-    named = [_score("fidelity", f"{OWN_TEXT}, {source}", "test", metric, of) for source, of in by_source.items()]
-    return [*fidelity_scores(measured, "test"), *named]
-
-
 def fidelity_scores(measured: Sequence[Measured], split: str) -> list[Score]:
-    """The scores of held-out sentences: the whole, and its two figures."""
-    parts = [_score("fidelity", OWN_TEXT, split, m.name.rpartition("/")[2], [m]) for m in measured]
-    return [_score("fidelity", OWN_TEXT, split, "fidelity", measured), *parts]
+    """The scores of held-out sentences: the whole, its two figures, and those that are means of items for each source."""
+    scores = [_score("fidelity", OWN_TEXT, split, "fidelity", measured)]
+    for m in measured:
+        metric = m.name.rpartition("/")[2]
+        scores.append(_score("fidelity", OWN_TEXT, split, metric, [m]))
+        for source, found in (m.sources or {}).items():
+            of_source = mean_of_items(metric, m.value_P[found])
+            scores.append(_score("fidelity", f"{OWN_TEXT}, {source}", split, metric, [of_source]))
+    return scores
 
 
 def _score(task: str, name: str, split: str, metric: str, measured: Sequence[Measured]) -> Score:

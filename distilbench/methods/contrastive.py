@@ -83,7 +83,7 @@ class Contrastive(Whitened):
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """`contrast` of a batch's rows."""
-        scores = None if self.labelled.score_TC is None else self.on_device(self.labelled.score_TC, index_B)
+        scores = self.labelled.scores(index_B, self.on_device)
         return self.contrast(self.outputs(self.labelled.rows(index_B, self.at)).float(), len(index_B), scores)
 
     def contrast(self, vectors: Tensor, anchors: int, score_BC: Tensor | None) -> Tensor:

@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 
 from distilbench.cluster.nodes import gpus_elsewhere, on_gpu_node
 from distilbench.data.corpus import PairTask
-from distilbench.encoders.encoder import EncoderSpec, default_device, readable_tokenizer, transformer_folder
+from distilbench.encoders.encoder import (
+    EncoderSpec,
+    default_device,
+    quiet_transformers,
+    readable_tokenizer,
+    transformer_folder,
+)
 from distilbench.encoders.pair_head import OUTPUTS, unit_target
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_metrics, pair_scores
@@ -128,10 +134,8 @@ def _config(folder: Path) -> dict[str, Any]:
 def _load(source: str, what: str, device: str, **options: Any) -> sentence_transformers.CrossEncoder:
     from safetensors import SafetensorError
     from sentence_transformers import CrossEncoder
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()  # its report of an output layer that is drawn
+    quiet_transformers()
     local, model_kwargs = Path(source).is_dir(), {"dtype": torch.float32}
     try:
         model = CrossEncoder(source, device=device, local_files_only=local, model_kwargs=model_kwargs, **options)
@@ -351,18 +355,34 @@ def logits_artifact(
     }
     label = f"Cross-encoder logits, {task.name} {split}"
 
+    def finished(logits_PC: NDArray[np.float32]) -> NDArray[np.float32]:
+        if task.kind != "regression" or split != "train":
+            return logits_PC
+        return _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)
+
     def make(folder: Path, missing: list[str]) -> None:
         work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
-        gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
-        run_pool(work, work.missing(len(left), SHARD_PAIRS), label, size=size, gpu=gpu, store=store)
-        logits_PC = ShardedArray.open(folder, len(left), SHARD_PAIRS).block(0, len(left))
-        if task.kind == "regression" and split == "train":
-            logits_PC = _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)
-        save_array(folder / LOGITS, logits_PC)
-        for path in folder.glob("shard-*.npy"):
-            path.unlink()
+        save_outputs(work, LOGITS, finished, label, store, size)
 
     return store.build("logits", parts, [LOGITS], make)
+
+
+def save_outputs(
+    work: CrossEncoding,
+    name: str,
+    finished: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    label: str,
+    store: ArtifactStore,
+    size: PoolSize,
+) -> None:
+    """Write the file `name` into the work's folder: what `finished` makes of the outputs of all pairs, P x C."""
+    pairs = len(work.left)
+    gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
+    run_pool(work, work.missing(pairs, SHARD_PAIRS), label, size=size, gpu=gpu, store=store)
+    outputs_PC = ShardedArray.open(work.folder, pairs, SHARD_PAIRS).block(0, pairs)
+    save_array(work.folder / name, finished(outputs_PC))
+    for path in work.folder.glob("shard-*.npy"):
+        path.unlink()
 
 
 def _on_unit_scale(logits_PC: NDArray[np.float32], target_P: NDArray[np.float32], label: str) -> NDArray[np.float32]:

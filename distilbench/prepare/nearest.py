@@ -37,8 +37,6 @@ MINED = 64
 """Candidates for the hard negatives of a query."""
 CANDIDATES = ("queries.npy", "rows.npy", "cosine.npy")
 """The files of `Candidates`."""
-RERANKED = ("positive.npy", "candidates.npy")
-"""The files of `RerankerScores`."""
 
 
 def nearest_others(vectors_ND: NDArray[np.float32], count: int) -> NDArray[np.int64]:
@@ -116,19 +114,6 @@ class Candidates:
     queries: Rows
     rows_QM: Rows
     cosine_QM: NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class RerankerScores:
-    """The scores of each judged pair, and of the first K candidates of each judged query; NaN where it has fewer."""
-
-    positive_T: NDArray[np.float32]
-    candidate_QK: NDArray[np.float32]
-
-
-def load_reranked(folder: Path) -> RerankerScores:
-    """The scores of an artifact folder."""
-    return RerankerScores(*(np.load(folder / name, allow_pickle=False) for name in RERANKED))
 
 
 def load_candidates(folder: Path) -> Candidates:

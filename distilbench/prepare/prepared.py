@@ -20,7 +20,7 @@ from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
 from distilbench.evaluation.selection import HeldOutSet, SelectionSets, of_sts
 from distilbench.prepare.layer_ranking import keep_rankings
-from distilbench.prepare.nearest import Candidates, RerankerScores, load_candidates, load_nearest, load_reranked
+from distilbench.prepare.nearest import Candidates, load_candidates, load_nearest
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.selection_sets import dev_sets
 from distilbench.prepare.skipped_layers import load_skipped_layers
@@ -33,6 +33,8 @@ from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
 FILE = "prepared.json"
+SCORES = "scores.npy"
+"""In the artifact of a reranker's scores: judged pairs x (1 + candidates), float32."""
 LOGITS = "logits.npy"
 """In the artifact of a cross-encoder's logits: pairs x outputs, float32."""
 
@@ -192,8 +194,8 @@ class Prepared:
     """The training sentences that are queries, where a method asks for it."""
     candidates: Candidates | None = None
     """Candidates for the hard negatives of these queries."""
-    reranked: RerankerScores | None = None
-    """A reranker's scores of the judged pairs and of the first of these candidates."""
+    reranked_TC: NDArray[np.float32] | None = None
+    """A reranker's scores of each judged pair, and of the first of its query's candidates."""
     nearest_NK: NDArray[np.int32] | None = None
     """The nearest others of each training sentence, by their place among these."""
     judged: SelectionSets | None = None
@@ -257,7 +259,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         judged_P2=array("judged"),
         queries=array("queries") if (folder / "queries.npy").is_file() else array("train")[:0],  # not in older runs
         candidates=load_candidates(negatives) if negatives else None,
-        reranked=load_reranked(Path(reranked)) if reranked else None,
+        reranked_TC=np.load(Path(reranked) / SCORES, allow_pickle=False) if reranked else None,
         nearest_NK=load_nearest(nearest) if nearest else None,
         judged=sets["judged"],
         tested=sets["tested"],

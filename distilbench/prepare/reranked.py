@@ -12,19 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from distilbench.cluster.nodes import gpus_elsewhere
 from distilbench.data.corpus import Corpus
-from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.prepare.cross_encoder import SHARD_PAIRS, CrossEncoding, cross_encoder_outputs
-from distilbench.prepare.nearest import RERANKED, load_candidates
-from distilbench.prepare.pool import run_pool
+from distilbench.prepare.cross_encoder import CrossEncoding, cross_encoder_outputs, save_outputs
+from distilbench.prepare.nearest import load_candidates
+from distilbench.prepare.prepared import SCORES
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import ShardedArray, save_array
 from distilbench.storage.store import ArtifactStore
 
-STEP_VERSION = 1
+STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes what it computes."""
 
 
@@ -42,7 +41,10 @@ def check_reranker(folder: str | None) -> None:
 def reranked_artifact(
     corpus: Corpus, candidates: Path, count: int, reranker: Path, store: ArtifactStore, size: PoolSize = AS_FIT
 ) -> Path:
-    """The folder with a reranker's scores of the judged pairs and of `count` candidates of each query, made if not there."""
+    """The folder with a reranker's scores of each judged pair and of `count` candidates of its query, made if not there.
+
+    T x (1 + K), float32, the judged passage first; NaN where a query has fewer candidates.
+    """
     parts = {
         "reranker": EncoderSpec(str(reranker.absolute())).identity()["source"],
         "candidates": candidates.name,
@@ -51,25 +53,21 @@ def reranked_artifact(
     }
 
     def make(folder: Path, missing: list[str]) -> None:
-        found = load_candidates(candidates)
+        found, judged_P2 = load_candidates(candidates), corpus.judged_P2
         rows_QK = np.asarray(found.rows_QM[:, :count])
         there_QK = rows_QK >= 0
-        of_candidates = np.column_stack(
-            [np.broadcast_to(found.queries[:, None], rows_QK.shape)[there_QK], rows_QK[there_QK]]
-        )
-        pairs_P2 = np.concatenate([corpus.judged_P2, of_candidates])
+        query_QK = np.broadcast_to(found.queries[:, None], rows_QK.shape)
+        pairs_P2 = np.concatenate([judged_P2, np.column_stack([query_QK[there_QK], rows_QK[there_QK]])])
         text_of: Mapping[int, str] = {row: corpus.sentences[row] for row in np.unique(pairs_P2).tolist()}
         left, right = ([text_of[row] for row in side] for side in pairs_P2.T.tolist())
-        work = CrossEncoding(reranker.absolute(), None, left, right, folder)
-        gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
-        label = f"Reranker's scores, {len(found.queries):,} queries"
-        run_pool(work, work.missing(len(left), SHARD_PAIRS), label, size=size, gpu=gpu, store=store)
-        score_P = ShardedArray.open(folder, len(left), SHARD_PAIRS).block(0, len(left))[:, 0]
-        score_QK = np.full(rows_QK.shape, np.nan, dtype=np.float32)
-        score_QK[there_QK] = score_P[len(corpus.judged_P2) :]
-        for name, array in zip(RERANKED, (score_P[: len(corpus.judged_P2)], score_QK), strict=True):
-            save_array(folder / name, array)
-        for path in folder.glob("shard-*.npy"):
-            path.unlink()
 
-    return store.build("reranked", parts, RERANKED, make)
+        def by_judged_pair(score_P1: NDArray[np.float32]) -> NDArray[np.float32]:
+            own_T, others = np.split(score_P1[:, 0], [len(judged_P2)])
+            score_QK = np.full(rows_QK.shape, np.nan, dtype=np.float32)
+            score_QK[there_QK] = others
+            return np.column_stack([own_T, score_QK[np.searchsorted(found.queries, judged_P2[:, 0])]])
+
+        work = CrossEncoding(reranker.absolute(), None, left, right, folder)
+        save_outputs(work, SCORES, by_judged_pair, f"Reranker's scores, {len(found.queries):,} queries", store, size)
+
+    return store.build("reranked", parts, [SCORES], make)

@@ -24,7 +24,6 @@ QUERIES, DOCUMENTS = 500, 4_000
 """Of each retrieval dev set: some seconds of encoding at a rung, as STS-B dev has (3,000 sentences)."""
 NEIGHBOURS = 10
 FIDELITY = Selection((Part("fidelity", "fidelity"),))
-NO_SOURCES: Mapping[str, Rows] = {}
 
 
 def dev_sets(corpus: Corpus) -> list[StsSet]:
@@ -74,7 +73,7 @@ def search_set(task: RetrievalSet, teacher: Embed, queries: int = QUERIES, docum
     return replace(task, documents=task.documents[kept], relevant=relevant, own_Q=own_Q)
 
 
-def held_out_set(held: HeldOut, teacher: Embed, sources: Mapping[str, Rows] = NO_SOURCES) -> HeldOutSet:
+def held_out_set(held: HeldOut, teacher: Embed, sources: Mapping[str, Rows] | None = None) -> HeldOutSet:
     """Held-out sentences with the teacher's neighbours, and as many near pairs as far ones, one of each for a sentence.
 
     Of `sources` those are told apart that have `LEAST_HELD_OUT` of them or more.
@@ -87,6 +86,6 @@ def held_out_set(held: HeldOut, teacher: Embed, sources: Mapping[str, Rows] = NO
     far = (left + rng.integers(1, n, size=n)) % n
     pairs = np.concatenate([left, left]), np.concatenate([near, far])
     cosine_P = cosine(vectors_ND[pairs[0]], vectors_ND[pairs[1]])
-    positions = {source: np.flatnonzero(np.isin(held.rows, rows)) for source, rows in sources.items()}
+    positions = {source: np.flatnonzero(np.isin(held.rows, rows)) for source, rows in (sources or {}).items()}
     positions = {source: found for source, found in positions.items() if len(found) >= LEAST_HELD_OUT}
     return HeldOutSet(held.rows, near_NK, *pairs, cosine_P, positions)

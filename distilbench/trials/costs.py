@@ -20,7 +20,7 @@ from distilbench.methods import get_method
 from distilbench.records import EncoderCost
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials.rung_training import build_method
-from distilbench.trials.scoring import TEACHER
+from distilbench.trials.scoring import BASELINES, TEACHER
 
 if TYPE_CHECKING:
     from distilbench.evaluation.cost import CostBench
@@ -48,6 +48,14 @@ def cost_metrics(cost: EncoderCost) -> dict[str, float]:
 def cost_objectives(cost: EncoderCost) -> dict[str, float]:
     """The objectives that follow from a student's cost."""
     return {"latency": cost.latency_ms, "model_bytes": float(cost.bytes_on_disk)}
+
+
+def with_baselines(
+    students: Iterable[tuple[str, dict[str, Any]]], dimensions: Iterable[int], width: int
+) -> list[tuple[str, dict[str, Any]]]:
+    """The baselines at those of the dimensions that a teacher of this width has, and the students."""
+    known = [d for d in dimensions if d <= width]
+    return [*((name, {"output_dim": d}) for name in BASELINES for d in known), *students]
 
 
 def measure_costs(

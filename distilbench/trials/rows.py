@@ -44,6 +44,7 @@ from distilbench.trials.costs import kind_key
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
 from distilbench.trials.rung_training import build_method, known_rungs
 from distilbench.trials.scoring import (
+    BASELINES,
     CROSS_ENCODER,
     ENCODED,
     TEACHER,
@@ -58,8 +59,6 @@ from distilbench.trials.scoring import (
     remove_encoded,
     score_candidate,
 )
-
-BASELINES = ("pca", "random_projection")
 
 
 class Students(NamedTuple):

@@ -36,6 +36,7 @@ from distilbench.storage.files import fingerprint, remove_folder, write_json
 from distilbench.storage.remote import files_in
 from distilbench.storage.store import ArtifactStore
 
+BASELINES = ("pca", "random_projection")
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
 INDEXES = (IndexSpec("flat"), IndexSpec("ivf"))

@@ -13,7 +13,7 @@ import torch
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.prepare.nearest import Candidates, RerankerScores, nearest_documents
+from distilbench.prepare.nearest import Candidates, nearest_documents
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Learner
 
@@ -35,8 +35,8 @@ def judged(prepared: Prepared) -> Prepared:
     queries = np.unique(pairs[:, 0])
     found, cosine = nearest_documents(prepared.vectors.take, queries, others, 12)
     rng = np.random.default_rng(0)
-    scores = RerankerScores(*(rng.normal(size=size).astype(np.float32) for size in (len(pairs), (len(queries), 8))))
-    return replace(prepared, judged_P2=pairs, candidates=Candidates(queries, others[found], cosine), reranked=scores)
+    scores = rng.normal(size=(len(pairs), 9)).astype(np.float32)
+    return replace(prepared, judged_P2=pairs, candidates=Candidates(queries, others[found], cosine), reranked_TC=scores)
 
 
 def loss_of(method: Learner) -> Callable[[np.ndarray[Any, Any]], torch.Tensor]:
@@ -71,16 +71,17 @@ def test_a_student_takes_on_the_rerankers_order(build: Build, judged: Prepared) 
     found = judged.candidates
     assert found is not None
     drawn = 4 * np.random.default_rng(1).normal(size=found.cosine_QM.shape).astype(np.float32)
-    scores = RerankerScores(np.full(len(judged.judged_P2), -9, dtype=np.float32), drawn)
+    of_T = np.searchsorted(found.queries, judged.judged_P2[:, 0])
+    scores = np.column_stack([np.full(len(of_T), -9, dtype=np.float32), drawn[of_T]])
     method = build(
-        "hpd", on=replace(judged, reranked=scores), dropout=False, **{**RERANKED["hpd"], "hard_negatives": 6}
+        "hpd", on=replace(judged, reranked_TC=scores), dropout=False, **{**RERANKED["hpd"], "hard_negatives": 6}
     )
     of_Q = found.rows_QM[:, :6]
 
     def agreement() -> float:
         query, own = method.embed(found.queries), method.embed(of_Q.ravel()).reshape(*of_Q.shape, -1)
         cosine = np.einsum("qd,qkd->qk", query, own) / np.linalg.norm(own, axis=-1)
-        wanted = scores.candidate_QK[:, :6]
+        wanted = drawn[:, :6]
         return float(np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(cosine, wanted, strict=True)]))
 
     before, loss = agreement(), loss_of(method)

@@ -27,8 +27,8 @@ from distilbench.prepare.cross_encoder import (
     logits_artifact,
     start_cross_encoder,
 )
-from distilbench.prepare.nearest import CANDIDATES, load_reranked
-from distilbench.prepare.prepared import LOGITS
+from distilbench.prepare.nearest import CANDIDATES
+from distilbench.prepare.prepared import LOGITS, SCORES
 from distilbench.storage.arrays import save_array
 from distilbench.storage.store import ArtifactStore
 
@@ -260,10 +260,9 @@ def reranker(tmp_path: Path, encoder_folder: Path) -> Path:
 
 
 def test_a_reranker_scores_judged_pairs_and_candidates_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_in_process: Run, reranker: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reranker: Path
 ) -> None:
-    monkeypatch.setattr(reranked, "SHARD_PAIRS", 4)
-    monkeypatch.setattr(reranked, "run_pool", run_in_process)
+    monkeypatch.setattr(module, "SHARD_PAIRS", 4)
     builder = CorpusBuilder("judged")
     builder.train_on(SENTENCES)
     corpus = replace(builder.build(), judged_P2=np.array([(0, 9), (3, 10), (3, 11)]), passages=np.arange(4, 30))
@@ -272,16 +271,16 @@ def test_a_reranker_scores_judged_pairs_and_candidates_once(
         save_array(candidates / name, array)
     store = ArtifactStore(tmp_path / "store")
     folder = reranked.reranked_artifact(corpus, candidates, 2, reranker, store)
-    found = load_reranked(folder)
+    found = np.load(folder / SCORES)
 
     def score(query: int, passage: int) -> float:
         return float(raw_logits(reranker, corpus.sentences[query], corpus.sentences[passage])[0])
 
-    assert found.positive_T == pytest.approx([score(q, p) for q, p in corpus.judged_P2.tolist()], abs=1e-4)
-    assert found.candidate_QK[0] == pytest.approx([score(0, 7), score(0, 8)], abs=1e-4)
-    assert found.candidate_QK[1, 0] == pytest.approx(score(3, 12), abs=1e-4) and np.isnan(found.candidate_QK[1, 1])
+    assert found[:, 0] == pytest.approx([score(q, p) for q, p in corpus.judged_P2.tolist()], abs=1e-4)
+    assert found.shape == (3, 3) and found[0, 1:] == pytest.approx([score(0, 7), score(0, 8)], abs=1e-4)
+    assert found[1:, 1] == pytest.approx(score(3, 12), abs=1e-4) and np.isnan(found[1:, 2]).all()
     assert not list(folder.glob("shard-*"))
-    monkeypatch.setattr(reranked, "run_pool", None)
+    monkeypatch.setattr(module, "run_pool", None)
     assert reranked.reranked_artifact(corpus, candidates, 2, reranker, store) == folder
 
 

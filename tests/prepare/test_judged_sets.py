@@ -9,7 +9,7 @@ import pytest
 
 from distilbench.data.corpus import CorpusBuilder, HeldOut, RetrievalSet
 from distilbench.data.selected import with_selection
-from distilbench.evaluation.selection import figures, neighbours, scores_by_source
+from distilbench.evaluation.selection import fidelity_scores, figures, neighbours
 from distilbench.prepare.selection_sets import held_out_set, judged_sets, search_set
 from distilbench.selection import Selection
 
@@ -82,7 +82,7 @@ def test_held_out_sentences_of_each_source_have_a_score() -> None:
     }
     changed = np.random.default_rng(2).normal(size=(N, 16)).astype(np.float32)
     measured = figures(held, lambda rows: changed[rows], lambda rows: changed[rows], "fidelity")
-    by_set = {s.set: s for s in scores_by_source(held, measured) if s.metric == "overlap@10"}
+    by_set = {s.set: s for s in fidelity_scores(measured, "test") if s.metric == "overlap@10"}
     near = neighbours(changed[rows], changed[rows], 10)
     kept = np.array([len(set(a) & set(b)) / 10 for a, b in zip(near.tolist(), held.near_NK.tolist(), strict=True)])
     assert by_set.keys() == {"own text", "own text, en", "own text, fi"}

@@ -29,11 +29,6 @@ from distilbench.training.phases import Phase, epoch_steps
 MINED_FROM = 64
 """Nearest training sentences of an anchor, by the teacher, among which its hard negatives are taken."""
 
-TOO_FEW = (
-    "hard_negatives is {}, but a judged query has fewer passages that do not answer it; expected less, or more passages "
-    "(--max-documents)"
-)
-
 
 class LabelledParams(ParamsPart):
     """Which labelled examples a method learns from, and which hard negatives an anchor has."""
@@ -72,10 +67,11 @@ class LabelledExamples:
     def __init__(self, params: LabelledParams, prepared: Prepared) -> None:
         if params.labelled == "retrieval":
             self.anchor_T, self.positive_T = prepared.judged_P2.T
+            self.negative_TK = judged_negatives(params, prepared)
             if params.rerank:
-                self.negative_TK, self.score_TC = _reranked(params, prepared)
-            else:
-                self.negative_TK = judged_negatives(params, prepared)
+                if prepared.reranked_TC is None:
+                    raise ValueError("rerank needs a reranker's scores in `prepared`")
+                self.score_TC = prepared.reranked_TC[:, : 1 + params.hard_negatives]
             return
         triplets = params.labelled == "triplets"
         self.anchor_T, self.positive_T = (prepared.triplets_T3 if triplets else prepared.pairs_P2).T[:2]
@@ -95,6 +91,10 @@ class LabelledExamples:
         """
         rows = [at(self.anchor_T, index_B), at(self.positive_T, index_B), at(self.negative_TK, index_B).ravel()]
         return torch.cat(rows) if isinstance(index_B, Tensor) else np.concatenate(rows)
+
+    def scores(self, index_B: Any, at: Callable[[Any, Any], Tensor]) -> Tensor | None:
+        """A reranker's scores of a batch's positives and hard negatives by `Method.on_device`, B x C; None without them."""
+        return None if self.score_TC is None else at(self.score_TC, index_B)
 
 
 def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int, max_share: float = 0.0) -> NDArray[np.int64]:
@@ -141,6 +141,7 @@ def judged_negatives(params: LabelledParams, prepared: Prepared) -> NDArray[np.i
     """The K hard negatives of every judged pair of a query and a passage, T x K: the first of the prepared candidates.
 
     Those above the margin of `max_negative_share` are left out; where nothing else is left, the least similar of them come.
+    With `rerank` none is left out: of one that answers the query, too, the reranker says so.
     """
     count, found = params.hard_negatives, prepared.candidates
     if not count:
@@ -149,26 +150,15 @@ def judged_negatives(params: LabelledParams, prepared: Prepared) -> NDArray[np.i
         raise ValueError("hard negatives need their candidates in `prepared`")
     of_T = np.searchsorted(found.queries, prepared.judged_P2[:, 0])
     rows_TM, cosine_TM = found.rows_QM[of_T], found.cosine_QM[of_T]
-    above_TM = _above(prepared, prepared.judged_P2, cosine_TM, params.max_negative_share)
+    max_share = 0.0 if params.rerank else params.max_negative_share
+    above_TM = _above(prepared, prepared.judged_P2, cosine_TM, max_share)
     chosen_TK = _chosen(rows_TM, above_TM, rows_TM < 0, count)
     if chosen_TK.shape[1] < count or (chosen_TK < 0).any():
-        raise InputError(TOO_FEW.format(count))
+        raise InputError(
+            f"hard_negatives is {count}, but a judged query has fewer passages that do not answer it; expected less, or more "
+            "passages (--max-documents)"
+        )
     return chosen_TK
-
-
-def _reranked(params: LabelledParams, prepared: Prepared) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The K nearest candidates of every judged pair, T x K, and a reranker's scores, T x (1 + K), the positive first.
-
-    None is left out: of one that answers the query, too, the reranker says so.
-    """
-    found, scores, count = prepared.candidates, prepared.reranked, params.hard_negatives
-    if found is None or scores is None:
-        raise ValueError("rerank needs candidates and a reranker's scores in `prepared`")
-    of_T = np.searchsorted(found.queries, prepared.judged_P2[:, 0])
-    rows_TK, score_TK = np.asarray(found.rows_QM[:, :count])[of_T], scores.candidate_QK[:, :count][of_T]
-    if rows_TK.shape[1] < count or (rows_TK < 0).any():
-        raise InputError(TOO_FEW.format(count))
-    return rows_TK, np.column_stack([scores.positive_T, score_TK])
 
 
 def _unit_vectors(prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -268,8 +258,7 @@ class FineTuned(Unlabelled):
         steps = epoch_steps(p.ft_epochs, len(examples), p.ft_batch_size)
 
         def loss(index_B: NDArray[np.int64]) -> Tensor:
-            scores = None if examples.score_TC is None else self.on_device(examples.score_TC, index_B)
-            return self.supervised_loss(examples.rows(index_B), len(index_B), scores)
+            return self.supervised_loss(examples.rows(index_B), len(index_B), examples.scores(index_B, self.on_device))
 
         return [Phase("fine-tune", len(examples), steps, p.ft_batch_size, p.ft_lr, loss, begin, start)]
 
