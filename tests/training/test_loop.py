@@ -106,3 +106,12 @@ def test_methods_train_in_half_precision(prepared_folder: Path, name: str, param
     assert all(torch.isfinite(w).all() for w in weights(method).values())
     assert any(not torch.equal(w, before[key]) for key, w in weights(method).items())
     assert method.embed(method.prepared.train[:5]).dtype == np.float32
+
+
+def test_a_student_in_half_precision_embeds_in_it(prepared_folder: Path) -> None:
+    whole, half = (build(prepared_folder, "hpd", {**HPD, "precision": precision}) for precision in ("fp32", "bf16"))
+    half.load_state_dict(whole.state_dict())
+    rows = whole.prepared.train[:20]
+    exact_Nd, near_Nd = whole.embed(rows), half.embed(rows)
+    assert not np.array_equal(near_Nd, exact_Nd)
+    np.testing.assert_allclose(near_Nd, exact_Nd, atol=0.05 * float(np.abs(exact_Nd).max()))

@@ -248,13 +248,15 @@ class EncoderMethod(Method):
         return coded(vectors_Bd, bits) * vectors_Bd.norm(dim=-1, keepdim=True)
 
     def encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Vectors of corpus rows as the method is now, N x d, dropout off."""
+        """Vectors of corpus rows as the method is now, N x d, dropout off; in bfloat16 on a GPU, and where `precision` says
+        so."""
         if self.static is not None:
             return self._encode_static(self.static, rows)
         training, device = self.training, torch.device(self.device).type
+        in_half = device == "cuda" or getattr(self.params, "precision", "") == "bf16"
         self.eval()
         try:
-            with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+            with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=in_half):
                 pooled = self.over_parts(rows, TOKENS_PER_BATCH[device], self.read)
                 return self.project(pooled.float()).float().cpu().numpy()
         finally:
