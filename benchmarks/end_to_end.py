@@ -2,8 +2,9 @@
 
     python benchmarks/end_to_end.py --data DIR --store STORE --teacher NAME STUDENT [STUDENT ...]
 
-A STUDENT is an exported folder, with the code that was saved with it; float32 where there is none. The documents are all
-those of the data's largest retrieval set. Vectors that STORE has, where `distilbench evaluate` leaves them, are taken from
+A STUDENT is an exported folder, with the code that was saved with it; float32 where there is none. A pair's folder embeds the
+queries, and its documents are the teacher's vectors, after the pair's head. The documents are all those of the data's
+largest retrieval set. Vectors that STORE has, where `distilbench evaluate` leaves them, are taken from
 there. Of each encoder there is the exact index that `distilbench index` makes; the teacher has float32.
 
 Tokenising, encoding and searching count: a query at a time, and 32 at a time. The encoders take turns, so that what else the
@@ -19,6 +20,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import functools
 import statistics
 import time
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 
 from distilbench.commands.index import chosen_code
 from distilbench.data.corpus import Corpus, RetrievalSet, Rows
@@ -35,6 +38,7 @@ from distilbench.data.folder import Limits
 from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, prompt_of
+from distilbench.encoders.shared_space import DOCUMENTS, SharedSpace
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import BATCH, on_threads, read_texts
 from distilbench.evaluation.faiss_codes import Code, unit
@@ -42,6 +46,7 @@ from distilbench.evaluation.indexes import MORE, IndexSpec, document_index, stor
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import BLOCK, Documents, faiss_threads
 from distilbench.prepare.encode import CorpusEncoding
+from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
@@ -108,7 +113,7 @@ def measured(asked: argparse.Namespace) -> tuple[RetrievalSet, list[dict[str, An
     largest = max(tests, key=lambda s: len(s.documents))
     documents, queries = texts(corpus, largest.documents), texts(corpus, largest.queries)
     with on_threads(1), faiss_threads(1):
-        searchers = [searcher(name, documents, store) for name in (asked.teacher, *asked.students)]
+        searchers = [searcher(name, asked.teacher, documents, store) for name in (asked.teacher, *asked.students)]
         metrics = [ranking_metrics(found(s, queries), largest.relevant)["mrr@10"] for s in searchers]
         times = taking_turns(searchers, queries, asked.rounds)
     rows = [
@@ -123,17 +128,29 @@ def texts(corpus: Corpus, rows: Rows) -> list[str]:
     return [corpus.sentences[int(row)] for row in rows]
 
 
-def searcher(name: str, documents: Sequence[str], store: ArtifactStore) -> Searcher:
-    """The encoder, with an index of all documents in its code."""
+def searcher(name: str, teacher: str, documents: Sequence[str], store: ArtifactStore) -> Searcher:
+    """The encoder of the queries, with an index of all documents in its code."""
     spec = EncoderSpec(name)
-    code = chosen_code(spec, name, None)
-    encoding = CorpusEncoding(spec, store, spec.title, "float32", in_process=True)
+    code, pair = chosen_code(spec, name, None), spec.check_roles("STUDENT")
+    reader = EncoderSpec(teacher) if pair else spec
+    encoding = CorpusEncoding(reader, store, reader.title, "float32", in_process=True)
     roles_N = np.full(len(documents), DOCUMENT, dtype=np.int8)
     made, _ = encoding.vectors(CorpusText(documents, fingerprint(["documents", *documents]), roles_N))
-    vectors = Documents(made.take, np.arange(made.rows), made.width, "documents")
-    model = spec.load("cpu").eval()
+    model, take = spec.load("cpu").eval(), made.take
     prompt = prompt_of(model, spec.prompt_before(QUERY))
+    if pair:
+        prompt, take = model.prompts["query"], functools.partial(_in_space, made, Path(name), spec.width())
+        model = SentenceTransformer(modules=list(model[0].sub_modules["query"]), truncate_dim=model.truncate_dim)
+    vectors = Documents(take, np.arange(made.rows), spec.width(), "documents")
     return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)
+
+
+def _in_space(made: ShardedArray, pair: Path, width: int, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Documents by the teacher in the space of a pair's queries, N x d."""
+    space = SharedSpace.load(pair / DOCUMENTS)
+    if space is None:
+        raise InputError(f"STUDENT {pair}: no {DOCUMENTS} folder; expected what `export` writes of a pair")
+    return np.ascontiguousarray(space.documents(made.take(rows))[:, :width])
 
 
 def over(title: str, model: Any, prompt: str, code: Code | None, vectors: Documents) -> Searcher:

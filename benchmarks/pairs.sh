@@ -54,13 +54,19 @@ mixes() {  # which training text: a static student, one and two layers; seven se
   done
 }
 
-students() {  # static, one, two and three layers; eight sets
-  folder eight squad boolq wikiqa medquad covidqa climatefever cystic npl
+students() {  # static, one, two and three layers, three seeds; eight sets, TrecQA, and STS
+  folder ten squad boolq wikiqa medquad covidqa climatefever cystic npl
+  ln -sfn "$DIR/sts" "$RUNS/ten/sts"
+  ln -sfn "$DIR/retrieval_extra" "$RUNS/ten/retrieval_extra"
   text much 1 'NR % 5 == 0' 'NR % 6 == 0'
-  # shellcheck disable=SC2046
-  $PYTHON -m distilbench sweep --method hpd --space search_spaces/studies/pairs.yaml --data "$RUNS/eight" \
-    --text "$RUNS/much/*.tsv" --max-sentences 0 --max-documents 0 --max-pairs 2000 \
-    --name "$NAME-students" --quantise int8,int4,binary,opq64 $(common)
+  for student in static auto:1 auto:2 auto:3; do
+    local row
+    case $student in static) row=static ;; auto:1) row='one layer' ;; auto:2) row='two layers' ;; *) row='three layers' ;; esac
+    # shellcheck disable=SC2046
+    $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row "$row" --student $student --data "$RUNS/ten" \
+      --text "$RUNS/much/*.tsv" --max-sentences 0 --max-documents 0 --max-pairs 2000 --seeds 3 \
+      --name "$NAME-${row// /-}" --quantise int8,int4,int2,binary,opq64 $(common)
+  done
 }
 
 codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the teacher; eight sets, and STS

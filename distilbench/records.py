@@ -253,6 +253,8 @@ class ScoreRecord(_Record):
     bytes_per_vector: int
     disk_bytes: int = 0
     """Bytes of the vector on disk that what the code finds is ranked again by; 0 where there is none."""
+    fit_s: float | None = None
+    """Processor seconds, of all threads, that the code took to fit."""
     teacher: str
     source: str = ""
     """The folder or hub id that the teacher was named by; of an encoder that was evaluated as it came, its own."""

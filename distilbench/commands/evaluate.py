@@ -103,6 +103,7 @@ class Evaluation:
                 **identities[row.width, row.quantisation],
                 bytes_per_vector=row.bytes_per_vector,
                 disk_bytes=row.disk_bytes,
+                fit_s=row.fit_s,
                 parameters=parameters,
                 scores=[*row.scores, *own_head.scores],
                 indexes=row.indexes,

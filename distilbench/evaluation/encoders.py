@@ -65,6 +65,7 @@ class EncoderRow:
     quantisation: Quantisation
     bytes_per_vector: int
     disk_bytes: int
+    fit_s: float | None
     scores: list[Score]
     indexes: list[IndexCost]
     predictions: Predictions
@@ -162,6 +163,7 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
         quantisation="float32" if code is None else code.kind,
         bytes_per_vector=4 * width if code is None else code.bytes_per_vector,
         disk_bytes=on_disk,
+        fit_s=code.fit_s if code else None,
         scores=[score for part in parts for score in part.scores],
         indexes=[cost for result in searches for cost in _costs_of(result, code)],
         predictions=Predictions(**said, first=searched.first),

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,18 @@ class Code:
     kind: str
     """Its name in records: int8, int4, binary, or one with its bytes, such as opq16."""
     trained: Any
+    fit_s: float | None = None
+    """Processor seconds, of all threads, that it took to fit; None where that is not known."""
 
     @classmethod
     def calibrate(cls, kind: str, vectors_Nd: NDArray[Any]) -> Code:
         """Fit the code of that name to training embeddings."""
+        began = time.process_time()
+        code = cls._fitted(kind, vectors_Nd)
+        return replace(code, fit_s=time.process_time() - began)
+
+    @classmethod
+    def _fitted(cls, kind: str, vectors_Nd: NDArray[Any]) -> Code:
         unit_Nd = unit_rows(vectors_Nd)
         if why := not_possible(kind, unit_Nd.shape[1]) or too_few(kind, unit_Nd.shape[1], len(unit_Nd)):
             raise ValueError(why)
@@ -122,6 +131,7 @@ class Code:
         with atomic_path(path) as temporary:
             faiss.write_index(self.trained, str(temporary))
         card = {"format": FORMAT, "kind": self.kind, "width": self.width, "bytes": self.bytes_per_vector}
+        card |= {} if self.fit_s is None else {"fit_s": self.fit_s}
         write_json(card_path(folder, self.kind), {**card, "sha256": file_sha256(path)})
 
     @classmethod
@@ -147,7 +157,7 @@ class Code:
                 f"{path}: {index.d} dimensions, {index.ntotal} vectors; expected an empty, trained index of "
                 f"{described.get('width')!r}"
             )
-        return cls(kind, index)
+        return cls(kind, index, described.get("fit_s"))
 
 
 def fitted_code(kind: str, vectors_Nd: NDArray[Any], store: ArtifactStore) -> Code:

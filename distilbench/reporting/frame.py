@@ -140,6 +140,8 @@ def _about(board: Leaderboard) -> list[BoardColumn]:
     parameters, stored = "Parameters of the encoder", "Bytes per vector"
     again = "Bytes of a vector on disk, by which what the code finds is ranked again"
     ranked = size if any(row.record.disk_bytes for row in board.rows) else ""
+    fitting = "Processor seconds, of all threads, that the code took to fit"
+    fitted = "Cost" if any(row.record.fit_s for row in board.rows) else ""
     return [
         BoardColumn("id", "Id", _at("anchor"), "text"),
         BoardColumn("name", "Encoder", _at("name"), "text"),
@@ -149,6 +151,7 @@ def _about(board: Leaderboard) -> list[BoardColumn]:
         BoardColumn("code", "Code", _at("record.quantisation"), "text", str, code, coded, REPORT),
         BoardColumn("bytes", "Bytes", _at("record.bytes_per_vector"), "integer", _count, stored, size, EVERYWHERE),
         BoardColumn("disk_bytes", "On disk", _on_disk, "integer", _count, again, ranked, REPORT),
+        BoardColumn("fit_s", "Fit,\u00a0s", _at("record.fit_s"), "number", formats.short, fitting, fitted),
         BoardColumn("parameters", "Params", _at("record.parameters"), "integer", _count, parameters, "About", REPORT),
         BoardColumn("seeds", "Seeds", lambda row: len(row.seeds), "integer", _count, on=REPORT),
     ]

@@ -40,7 +40,8 @@ class TrainedParams(Params):
     clip: float = Field(default=1.0, ge=0)
     """Largest norm of the gradient; 0 is no limit."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """The precision of the forward pass, in training and of an encoder that is scored: auto is bf16 on a GPU and fp32 on a CPU."""
+    """The precision of the forward pass, in training and of an encoder that is scored: auto is bf16 on a GPU, fp32 on a
+    CPU."""
 
 
 def check_enough(parameter: str, value: int, available: int, what: str) -> None:

@@ -240,6 +240,7 @@ def score_candidate(
             **of_candidate,
             bytes_per_vector=row.bytes_per_vector,
             disk_bytes=row.disk_bytes,
+            fit_s=row.fit_s,
             scores=[*row.scores, *(encoded.task_scores if whole_row else ())],
             indexes=row.indexes,
             notes=row.notes,

@@ -277,6 +277,7 @@ def test_a_row_with_vectors_on_disk_is_of_searches_alone() -> None:
         ("binary", 4, 0),
         ("binary+int8x10", 4, 32),
     ]
+    assert rows[0].fit_s is None and all((r.fit_s or 0) > 0 for r in rows[1:])
     assert {s.task for s in rows[1].scores} == {"sts", "retrieval"} and {s.task for s in rows[2].scores} == {
         "retrieval"
     }
@@ -297,6 +298,7 @@ def test_saved_and_loaded(kind: str, tmp_path: Path) -> None:
     for width in (None, 32):
         loaded = Code.load(kind, tmp_path, width)
         assert loaded.width == 32 and loaded.bytes_per_vector == SIZES[kind]
+        assert loaded.fit_s == code.fit_s is not None
         assert np.array_equal(loaded.encode(vectors), code.encode(vectors))
     plain = faiss.read_index(str(tmp_path / names[0]))  # without DistilBench
     assert np.array_equal(plain.sa_encode(unit(vectors)), code.encode(vectors))
