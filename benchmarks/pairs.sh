@@ -57,7 +57,8 @@ mixes() {  # which training text: a static student, one and two layers; seven se
 students() {  # static, one, two and three layers, three seeds; eight sets, TrecQA, and STS
   folder ten squad boolq wikiqa medquad covidqa climatefever cystic npl
   ln -sfn "$DIR/sts" "$RUNS/ten/sts"
-  ln -sfn "$DIR/retrieval_extra" "$RUNS/ten/retrieval_extra"
+  [ -e "$RUNS/ten/trecqa" ] || PYTHONPATH=benchmarks $PYTHON -c "import folders, pathlib as p
+folders.trecqa(p.Path('$DIR/retrieval_extra'), p.Path('$RUNS/ten/trecqa'))"
   text much 1 'NR % 5 == 0' 'NR % 6 == 0'
   for student in static auto:1 auto:2 auto:3; do
     local row
