@@ -4,7 +4,8 @@ python tools/pairs_table.py RUN... [--sets] [--keep FILE.jsonl.xz]
 
 A run is the folder of `sweep --select retrieval,documents=teacher`, or a file of its records. Shares are of the teacher with
 float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. With --sets also each set's own
-share, in float32 at the widest. --keep writes the records of a run's folder, their numbers rounded to six digits.
+share, in float32 at the widest. --keep writes the records of all runs' folders without the metrics that no table has, their
+numbers rounded to five digits; what is no student is kept of the first run alone.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import json
 import lzma
 import sys
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from distilbench.records import read_records
 from distilbench.reporting.board import Cell, Row, leaderboard
 from distilbench.reporting.runs import read_runs
 
-CODES = ("float32", "int8", "int4", "binary")
+LEFT_OUT = ("map@100", "recall@1", "recall@10")
+CODES = ("float32", "int8", "int4", "int2", "binary")
 
 
 def main() -> None:
@@ -32,10 +35,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.keep:
         with lzma.open(asked.keep, "wt", encoding="utf-8", preset=9 | lzma.PRESET_EXTREME) as kept:
-            for line in (asked.runs[0] / "scores.jsonl").read_text(encoding="utf-8").splitlines():
-                kept.write(
-                    json.dumps(json.loads(line, parse_float=lambda number: float(f"{float(number):.6g}"))) + "\n"
-                )
+            kept.writelines(_kept(asked.runs))
     records = [read_records(path) if path.is_file() else read_runs([path]) for path in asked.runs]
     board = leaderboard(record for of_run in records for record in of_run)
     teacher = next(row for row in board.rows if row.record.role == "teacher" and row.record.quantisation == "float32")
@@ -56,6 +56,15 @@ def main() -> None:
         print(f"| {student} | {dim} | {code} | {size:,} | {_cell(rows.get(False))} | {_cell(rows.get(True))} |")
     if asked.sets:
         _print_sets(both, teacher)
+
+
+def _kept(runs: Sequence[Path]) -> Iterator[str]:
+    for run in runs:
+        for line in (run / "scores.jsonl").read_text(encoding="utf-8").splitlines():
+            record = json.loads(line, parse_float=lambda number: float(f"{float(number):.5g}"))
+            if record["role"] == "student" or run is runs[0]:
+                record["scores"] = [score for score in record["scores"] if score["metric"] not in LEFT_OUT]
+                yield json.dumps(record) + "\n"
 
 
 def _place(code: str) -> int:
