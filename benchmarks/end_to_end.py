@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--teacher", default="all-MiniLM-L6-v2")
+    parser.add_argument("--backend", choices=("torch", "bf16"), default="torch", help="what reads the documents")
     parser.add_argument("--max-documents", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path)
@@ -113,7 +114,7 @@ def measured(asked: argparse.Namespace) -> tuple[RetrievalSet, list[dict[str, An
     largest = max(tests, key=lambda s: len(s.documents))
     documents, queries = texts(corpus, largest.documents), texts(corpus, largest.queries)
     with on_threads(1), faiss_threads(1):
-        searchers = [searcher(name, asked.teacher, documents, store) for name in (asked.teacher, *asked.students)]
+        searchers = [searcher(name, asked, documents, store) for name in (asked.teacher, *asked.students)]
         metrics = [ranking_metrics(found(s, queries), largest.relevant)["mrr@10"] for s in searchers]
         times = taking_turns(searchers, queries, asked.rounds)
     rows = [
@@ -128,12 +129,12 @@ def texts(corpus: Corpus, rows: Rows) -> list[str]:
     return [corpus.sentences[int(row)] for row in rows]
 
 
-def searcher(name: str, teacher: str, documents: Sequence[str], store: ArtifactStore) -> Searcher:
+def searcher(name: str, asked: argparse.Namespace, documents: Sequence[str], store: ArtifactStore) -> Searcher:
     """The encoder of the queries, with an index of all documents in its code."""
     spec = EncoderSpec(name)
     code, pair = chosen_code(spec, name, None), spec.check_roles("STUDENT")
-    reader = EncoderSpec(teacher) if pair else spec
-    encoding = CorpusEncoding(reader, store, reader.title, "float32", in_process=True)
+    reader = EncoderSpec(asked.teacher) if pair else spec
+    encoding = CorpusEncoding(reader, store, reader.title, "float32", asked.backend, in_process=True)
     roles_N = np.full(len(documents), DOCUMENT, dtype=np.int8)
     made, _ = encoding.vectors(CorpusText(documents, fingerprint(["documents", *documents]), roles_N))
     model, take = spec.load("cpu").eval(), made.take
