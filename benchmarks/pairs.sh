@@ -54,12 +54,16 @@ mixes() {  # which training text: a static student, one and two layers; seven se
   done
 }
 
-students() {  # static, one, two and three layers, three seeds; eight sets, TrecQA, and STS
+ten() {  # eight sets, TrecQA in BEIR's layout, and STS
   folder ten squad boolq wikiqa medquad covidqa climatefever cystic npl
   ln -sfn "$DIR/sts" "$RUNS/ten/sts"
   [ -e "$RUNS/ten/trecqa" ] || PYTHONPATH=benchmarks $PYTHON -c "import folders, pathlib as p
 folders.trecqa(p.Path('$DIR/retrieval_extra'), p.Path('$RUNS/ten/trecqa'))"
   text much 1 'NR % 5 == 0' 'NR % 6 == 0'
+}
+
+students() {  # static, one, two and three layers, three seeds
+  ten
   for student in static auto:1 auto:2 auto:3; do
     local row
     case $student in static) row=static ;; auto:1) row='one layer' ;; auto:2) row='two layers' ;; *) row='three layers' ;; esac
@@ -70,12 +74,10 @@ folders.trecqa(p.Path('$DIR/retrieval_extra'), p.Path('$RUNS/ten/trecqa'))"
   done
 }
 
-codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the teacher; eight sets, and STS
-  folder nine squad boolq wikiqa medquad covidqa climatefever cystic npl
-  ln -sfn "$DIR/sts" "$RUNS/nine/sts"
-  text much 1 'NR % 5 == 0' 'NR % 6 == 0'
+codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the teacher
+  ten
   local given rows=()
-  given="--data $RUNS/nine --max-sentences 0 --max-documents 0 --max-pairs 2000 $(common retrieval)"
+  given="--data $RUNS/ten --max-sentences 0 --max-documents 0 --max-pairs 2000 $(common retrieval)"
   for head in '256 for 2 bits' '168 for 3 bits' '128 for 4 bits' '128 for 2 bits' '256 for 1 bit' '84 for 3 bits' \
     '64 for 2 bits' '128 for 1 bit' '64 for 1 bit'; do rows+=(--row "Neighbours d=$head"); done
   # shellcheck disable=SC2086
@@ -83,7 +85,7 @@ codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the
     --name codes-heads --quantise none
   # shellcheck disable=SC2086
   $PYTHON -m distilbench sweep --method pca $given --text "$RUNS/much/*.tsv" --name codes-faiss \
-    --quantise int4,int2,binary --faiss-baselines 16,32,64
+    --quantise int4,int2,binary --faiss-baselines 8,16,32,48,64,96,128
 }
 
 encoders() {  # a head, a static student, two layers and their pairs with every teacher of ENCODERS; three sets, and STS
