@@ -255,6 +255,7 @@ def document_index(
         for transform in reversed(chain):
             held.prepend_transform(transform)
         held.is_trained = True
+        held.referenced_objects.append(code)  # whose maps it points to
     settings += [f"rescore={MORE}"] if norms_differ(code) else []
     return DocumentIndex(spec, code, held, flat, ", ".join(settings))
 

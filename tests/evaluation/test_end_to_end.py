@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -41,6 +42,15 @@ def test_it_finds_what_the_cosine_with_every_decoded_vector_finds(kind) -> None:
     assert np.mean(shared) >= 0.95 * end_to_end.RANKS
     assert (found_QR[:, 0] == np.arange(20)).all()
     assert searcher.megabytes == 500 * {"float32": 128, "int8": 32, "int4": 16}[kind] / 1e6
+
+
+def test_an_index_outlives_the_code_that_it_was_made_with() -> None:
+    searcher = end_to_end.over("mine", None, "", Code.calibrate("opq8", DOCUMENTS_ND), in_memory(DOCUMENTS_ND))
+    gc.collect()
+    held = np.empty((64, 1024))  # where the code's maps were
+    held.fill(np.inf)
+    vectors_QRD = searcher.index.search_and_reconstruct(QUERIES_QD, end_to_end.RANKS)[2]
+    assert np.linalg.norm(vectors_QRD, axis=2).max() < 2
 
 
 def test_the_table_is_beside_the_first_row() -> None:
