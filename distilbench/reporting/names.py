@@ -1,6 +1,7 @@
 """What rows are called: by their label alone, or where several on a page share it, by what tells them apart.
 
-That is the end of an encoder's path, the start of a student in a word or two ("2 layers", "static"), the trial, the weights.
+That is the end of an encoder's path, the start of a student in a word or two ("2 layers", "static"), its width, the trial, the
+weights.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ def row_names(records: Sequence[ScoreRecord]) -> list[str]:
     told = []
     for r, name, place in zip(records, names, places, strict=True):
         alike = shared[place]
+        dim = f"d={r.dim}" if len({other.dim for other in alike}) > 1 else ""
         trial = f"trial {r.trial}" if r.trial is not None and len(alike) > 1 else ""
         weights = f"weights {r.weights[:8]}" if len({other.weights for other in alike}) > 1 else ""
-        told.append(", ".join(filter(None, (*name, trial, weights, PAIR if r.documents else ""))))
+        told.append(", ".join(filter(None, (*name, dim, trial, weights, PAIR if r.documents else ""))))
     return told
 
 

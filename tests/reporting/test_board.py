@@ -343,6 +343,12 @@ def test_encoders_whose_folders_have_one_name_are_told_apart(make_score):
     assert names == ["large", "one/model", "two/model, weights bbbbbbbb", "two/model, weights cccccccc"]
 
 
+def test_the_widths_of_a_row_with_a_name_of_its_own_are_told_apart(make_score):
+    nested = [make_score("HPD", 70.0 + dim, configuration="static", dim=dim, record_id=str(dim)) for dim in (8, 4)]
+    assert [row.name for row in boards.leaderboard(nested).rows] == ["static, d=8", "static, d=4"]
+    assert [row.name for row in boards.leaderboard(nested[:1]).rows] == ["static"]
+
+
 def test_students_of_two_teachers_of_one_name_are_told_apart(make_score):
     records = [make_score("s", 70.0, run=folder, source=f"{folder}/model") for folder in ("one", "two")]
     assert {row.name for row in boards.leaderboard(records).rows} == {"s of one/model", "s of two/model"}
