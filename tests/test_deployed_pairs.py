@@ -241,10 +241,10 @@ def test_where_the_teachers_vectors_were_given_it_is_the_query_encoder(
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ("space", "spaces/hpd: the space of hpd, teacher's documents: it is not there, expected 8"),
-        ("width", "spaces/hpd: the space of hpd, teacher's documents: it has 6 dimensions, expected 8"),
-        ("teacher", "hpd, teacher's documents: what it is made from is not as it was: "),
-        ("code", "the int8 quantiser of hpd, teacher's documents is not there"),
+        ("space", "spaces/hpd: the space of hpd, d=8, teacher's documents: it is not there, expected 8"),
+        ("width", "spaces/hpd: the space of hpd, d=8, teacher's documents: it has 6 dimensions, expected 8"),
+        ("teacher", "hpd, d=8, teacher's documents: what it is made from is not as it was: "),
+        ("code", "the int8 quantiser of hpd, d=8, teacher's documents is not there"),
     ],
 )
 def test_a_pair_that_is_not_whole_is_one_error(run: Path, tmp_path: Path, broken: str, message: str) -> None:

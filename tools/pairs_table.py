@@ -4,8 +4,8 @@ python tools/pairs_table.py RUN... [--sets] [--keep FILE.jsonl.xz]
 
 A run is the folder of `sweep --select retrieval,documents=teacher`, or a file of its records. Shares are of the teacher with
 float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. With --sets also each set's own
-share, in float32 at the widest. --keep writes the records of all runs' folders without the metrics that no table has, their
-numbers rounded to five digits; what is no student is kept of the first run alone.
+share, in float32 at the widest. --keep writes the records of all runs' folders without the metrics that no table has, and
+with the indexes of the largest set alone; numbers have five digits, and the teacher and its PCA are kept of the first run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from distilbench.records import read_records
-from distilbench.reporting.board import Cell, Row, leaderboard
+from distilbench.reporting.board import MISSING, Cell, Row, leaderboard
+from distilbench.reporting.frame import BoardColumn, searched_column
 from distilbench.reporting.runs import read_runs
 
 LEFT_OUT = ("map@100", "recall@1", "recall@10")
@@ -48,12 +49,17 @@ def main() -> None:
             rows = both[r.configuration or str(r.hyperparameters.get("student") or r.start), r.dim, r.quantisation]
             if (other := rows.setdefault(bool(r.documents), row)) is not row:
                 sys.exit(f"{row.name}: it would have the line of {other.name}; expected one of each student and width")
-    print("| student | d | code | bytes | its own documents | the teacher's documents |\n|---|---|---|---|---|---|")
+    mrr10 = searched_column(board, "mrr@10")
+    print(
+        f"| student | d | code | bytes | its own documents | the teacher's documents | MRR@10 ({_mrr(mrr10, teacher)}) |"
+    )
+    print("|---" * 7 + "|")
     for (student, dim, code), rows in sorted(
         both.items(), key=lambda item: (item[0][0], -item[0][1], _place(item[0][2]))
     ):
         size = next(iter(rows.values())).record.bytes_per_vector
-        print(f"| {student} | {dim} | {code} | {size:,} | {_cell(rows.get(False))} | {_cell(rows.get(True))} |")
+        cells = [student, f"{dim}", code, f"{size:,}", _cell(rows.get(False)), _cell(rows.get(True))]
+        print(f"| {' | '.join([*cells, _mrr(mrr10, rows.get(True))])} |")
     if asked.sets:
         _print_sets(both, teacher)
 
@@ -62,8 +68,10 @@ def _kept(runs: Sequence[Path]) -> Iterator[str]:
     for run in runs:
         for line in (run / "scores.jsonl").read_text(encoding="utf-8").splitlines():
             record = json.loads(line, parse_float=lambda number: float(f"{float(number):.5g}"))
-            if record["role"] == "student" or run is runs[0]:
+            if record["role"] == "student" or (run is runs[0] and record["method"] != "random_projection"):
                 record["scores"] = [score for score in record["scores"] if score["metric"] not in LEFT_OUT]
+                most = max(index["documents"] for index in record["indexes"])
+                record["indexes"] = [i for i in record["indexes"] if (i["documents"], i["split"]) == (most, "test")]
                 yield json.dumps(record) + "\n"
 
 
@@ -75,6 +83,12 @@ def _cell(row: Row | None) -> str:
     if row is None or row.test.value is None:
         return ""
     return f"{row.test.value:.2f}{_spread(row.test)} ({row.test.retention:.1f} %)"
+
+
+def _mrr(column: BoardColumn, row: Row | None) -> str:
+    """The mean MRR@10 over the sets, of the pair."""
+    cell = column.cell(row) if row else MISSING
+    return "" if cell.value is None else f"{cell.value:.2f}{_spread(cell)}"
 
 
 def _spread(cell: Cell) -> str:
