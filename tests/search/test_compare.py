@@ -68,7 +68,7 @@ def assert_whole(compare: Command) -> None:
     for record in students(compare):
         assert (compare.run / record.model / "modules.json").exists()
         card = (compare.run / record.model / "README.md").read_text()
-        assert card.startswith("---\nlibrary_name: sentence-transformers") and f"# {record.configuration}\n" in card
+        assert card.startswith("---\nlibrary_name: sentence-transformers") and f"# {record.configuration}" in card
     assert compare.leftovers() == []
     assert (compare.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 
