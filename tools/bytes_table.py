@@ -61,19 +61,19 @@ def print_searches(board: Leaderboard, sizes: list[int], left_out: set[str]) -> 
             if row.record.bytes_per_vector == size and not row.record.documents and not row.record.disk_bytes
         ]
         for value_S, row in sorted(found, key=lambda pair: -fmean(pair[0])):
-            spread, kind = interval(value_S), row.record.quantisation
-            own = max(
-                (i for i in row.record.indexes if i.kind == kind and i.split == "test"), key=lambda i: i.documents
-            )
+            spread = interval(value_S)
+            kind = "flat" if row.record.quantisation == "float32" else row.record.quantisation
+            own = [i for i in row.record.indexes if (i.kind, i.split) == (kind, "test")]
+            per_query = max((i.documents, i.ms_per_1000_queries) for i in own)[1] / 1000
             told = "" if spread is None else f" ± {spread:.2f}"
             sts, fit_s = fmean(mean_score(row, "sts", "spearman", left_out)), row.record.fit_s
             cells = [
                 str(size),
-                f"{row.name}, {kind}",
+                f"{row.name}, {row.record.quantisation}",
                 f"{fmean(value_S):.2f}{told}",
                 f"{100 * fmean(value_S) / whole:.1f} %",
             ]
-            cells += [f"{sts:.2f}", f"{own.ms_per_1000_queries / 1000:.1f}", "" if fit_s is None else f"{fit_s:.1f}"]
+            cells += [f"{sts:.2f}", f"{per_query:.1f}", "" if fit_s is None else f"{fit_s:.1f}"]
             print("| " + " | ".join(cells) + " |")
 
 

@@ -138,8 +138,9 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
             cut = record.dim if record.configuration == "nested" else None
             model = SentenceTransformer(str(compare.run / record.model), device="cpu", truncate_dim=cut)
             outside = sts_scores(lambda rows, m=model: m.encode([corpus.sentences[i] for i in rows]), corpus.sts)
+            near = 2 if record.configuration == "two phases" else 0.6  # embedded in bfloat16 here
             assert [s.value for s in outside] == pytest.approx(
-                [s.value for s in record.scores if s.task == "sts"], abs=0.6
+                [s.value for s in record.scores if s.task == "sts"], abs=near
             )
     by_seed = [[s.value for s in r.scores] for r in students(compare) if (r.configuration, r.dim) == ("head", 8)]
     assert by_seed[0] != by_seed[3]
