@@ -4,8 +4,8 @@
 
 A STUDENT is an exported folder, with the code that was saved with it; float32 where there is none. A pair's folder embeds the
 queries, and its documents are the teacher's vectors, after the pair's head. The documents are all those of the data's
-largest retrieval set. Vectors that STORE has, where `distilbench evaluate` leaves them, are taken from
-there. Of each encoder there is the exact index that `distilbench index` makes; the teacher has float32.
+largest retrieval set. Vectors that STORE has, where `distilbench evaluate` leaves them, are taken from there. Of each encoder
+there is the exact index that `distilbench index` makes; the teacher has float32.
 
 Tokenising, encoding and searching count: a query at a time, and 32 at a time. The encoders take turns, so that what else the
 machine does meets all of them. Seconds are the thread's own; the median of --rounds rounds counts. MRR@10 is of the same
@@ -20,7 +20,6 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import functools
 import statistics
 import time
 from collections.abc import Sequence
@@ -46,7 +45,6 @@ from distilbench.evaluation.indexes import MORE, IndexSpec, document_index, stor
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import BLOCK, Documents, faiss_threads
 from distilbench.prepare.encode import CorpusEncoding
-from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
@@ -137,21 +135,19 @@ def searcher(name: str, asked: argparse.Namespace, documents: Sequence[str], sto
     encoding = CorpusEncoding(reader, store, reader.title, "float32", asked.backend, in_process=True)
     roles_N = np.full(len(documents), DOCUMENT, dtype=np.int8)
     made, _ = encoding.vectors(CorpusText(documents, fingerprint(["documents", *documents]), roles_N))
-    model, take = spec.load("cpu").eval(), made.take
-    prompt = prompt_of(model, spec.prompt_before(QUERY))
-    if pair:
-        prompt, take = model.prompts["query"], functools.partial(_in_space, made, Path(name), spec.width())
-        model = SentenceTransformer(modules=list(model[0].sub_modules["query"]), truncate_dim=model.truncate_dim)
-    vectors = Documents(take, np.arange(made.rows), spec.width(), "documents")
-    return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)
-
-
-def _in_space(made: ShardedArray, pair: Path, width: int, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Documents by the teacher in the space of a pair's queries, N x d."""
-    space = SharedSpace.load(pair / DOCUMENTS)
+    model, width = spec.load("cpu").eval(), spec.width()
+    prompt = model.prompts["query"] if pair else prompt_of(model, spec.prompt_before(QUERY))
+    space = SharedSpace.load(Path(name) / DOCUMENTS) if pair else SharedSpace(width)
     if space is None:
-        raise InputError(f"STUDENT {pair}: no {DOCUMENTS} folder; expected what `export` writes of a pair")
-    return np.ascontiguousarray(space.documents(made.take(rows))[:, :width])
+        raise InputError(f"STUDENT {name}: no {DOCUMENTS} folder; expected what `export` writes of a pair")
+    if pair:
+        model = SentenceTransformer(modules=list(model[0].sub_modules["query"]), truncate_dim=model.truncate_dim)
+
+    def take(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return np.ascontiguousarray(space.documents(made.take(rows))[:, :width])
+
+    vectors = Documents(take, np.arange(made.rows), width, "documents")
+    return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)
 
 
 def over(title: str, model: Any, prompt: str, code: Code | None, vectors: Documents) -> Searcher:

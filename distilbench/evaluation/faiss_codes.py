@@ -157,7 +157,10 @@ class Code:
                 f"{path}: {index.d} dimensions, {index.ntotal} vectors; expected an empty, trained index of "
                 f"{described.get('width')!r}"
             )
-        return cls(kind, index, described.get("fit_s"))
+        fit_s = described.get("fit_s")
+        if not isinstance(fit_s, float | int | None):
+            raise InputError(f"{card}: fit_s is {fit_s!r}, expected seconds")
+        return cls(kind, index, fit_s)
 
 
 def fitted_code(kind: str, vectors_Nd: NDArray[Any], store: ArtifactStore) -> Code:

@@ -1,7 +1,7 @@
 """What rows are called: by their label alone, or where several on a page share it, by what tells them apart.
 
-That is the end of an encoder's path, the start of a student in a word or two ("2 layers", "static"), its width, the trial, the
-weights.
+That is the end of an encoder's path, the start of a student in a word or two ("2 layers", "static"), its width, the trial,
+the weights.
 """
 
 from __future__ import annotations

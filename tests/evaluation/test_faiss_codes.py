@@ -339,6 +339,7 @@ def test_unusable_files_are_named_with_value_and_expectation(tmp_path: Path) -> 
         ({"kind": "int2"}, "kind is 'int2', expected 'int8'"),
         ({"format": 1}, "format is 1, expected 2"),
         ({"width": 20}, rf"{index.name}: 21 dimensions"),
+        ({"fit_s": "long"}, rf"{card.name}: fit_s is 'long', expected seconds"),
     ]:
         card.write_text(json.dumps({**described, **change}))
         with pytest.raises(InputError, match=message):
