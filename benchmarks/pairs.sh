@@ -64,14 +64,10 @@ folders.trecqa(p.Path('$DIR/retrieval_extra'), p.Path('$RUNS/ten/trecqa'))"
 
 students() {  # static, one, two and three layers, three seeds
   ten
-  for student in static auto:1 auto:2 auto:3; do
-    local row
-    case $student in static) row=static ;; auto:1) row='one layer' ;; auto:2) row='two layers' ;; *) row='three layers' ;; esac
-    # shellcheck disable=SC2046
-    $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row "$row" --student $student --data "$RUNS/ten" \
-      --text "$RUNS/much/*.tsv" --max-sentences 0 --max-documents 0 --max-pairs 2000 --seeds 3 \
-      --name "$NAME-${row// /-}" --quantise int8,int4,int2,binary,opq64 $(common)
-  done
+  # shellcheck disable=SC2046
+  $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --data "$RUNS/ten" --text "$RUNS/much/*.tsv" \
+    --max-sentences 0 --max-documents 0 --max-pairs 2000 --seeds 3 --name "$NAME-students" \
+    --quantise int8,int4,int2,binary,opq64 $(common)
 }
 
 codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the teacher
@@ -93,14 +89,11 @@ encoders() {  # a head, a static student, two layers and their pairs with every 
   ln -sfn "$DIR/sts" "$RUNS/three/sts"
   text some 'NR % 8 == 0' 'NR % 40 == 0' 'NR % 80 == 0'
   for TEACHER in ${ENCODERS:?folders of encoders, with spaces between}; do
-    for student in static auto:2; do
-      local rows=(--row layers)
-      [ $student = auto:2 ] || rows=(--row static --row 'Neighbours d=128 for 2 bits')
-      # shellcheck disable=SC2046
-      $PYTHON -m distilbench compare search_spaces/studies/{encoders,bytes}.yaml "${rows[@]}" --student $student \
-        --data "$RUNS/three" --text "$RUNS/some/*.tsv" --max-sentences 0 --max-documents 0 --max-pairs 2000 \
-        --name "encoders-$(basename "$TEACHER")-${student/:/-}" --quantise int8,binary,opq64 $(common retrieval)
-    done
+    # shellcheck disable=SC2046
+    $PYTHON -m distilbench compare search_spaces/studies/{encoders,bytes}.yaml --row static --row layers \
+      --row 'Neighbours d=128 for 2 bits' --data "$RUNS/three" --text "$RUNS/some/*.tsv" --max-sentences 0 \
+      --max-documents 0 --max-pairs 2000 --name "encoders-$(basename "$TEACHER")" --quantise int8,binary,opq64 \
+      $(common retrieval)
   done
 }
 

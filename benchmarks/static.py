@@ -56,6 +56,9 @@ USED = ("sts", "unlabeled")
 ROWS = Path(__file__).parents[1] / "search_spaces" / "studies" / "static.yaml"
 STEPS = ("train", "peers", "measure")
 TEACHER, STUDENT, DISTILLED, TRAINED = "teacher", "static student", "model2vec.distill", "tokenlearn"
+WORDS = f"{STUDENT} with 10,000 words"
+STUDENTS = {STUDENT: "Static d=256", WORDS: "Static d=256, 10,000 words"}
+"""The rows of `ROWS` that are trained."""
 SMALLER = {"tokenlearn-int8": None, "tokenlearn-int8-8192": 8_192, "tokenlearn-int8-2048": 2_048}
 """What is made of tokenlearn's: vectors that its tokens share, None for one of each."""
 PEERS = {"model2vec": DISTILLED, "tokenlearn": TRAINED} | {
@@ -65,7 +68,7 @@ PEERS = {"model2vec": DISTILLED, "tokenlearn": TRAINED} | {
 MODEL2VEC = f"{STUDENT} in model2vec"
 KNOWN = f"{STUDENT}, whose words it has read before"
 DEFAULTS = f"{STUDENT} in sentence-transformers"
-ORDER = (TEACHER, STUDENT, KNOWN, DEFAULTS, MODEL2VEC, *PEERS.values())
+ORDER = (TEACHER, STUDENT, WORDS, KNOWN, DEFAULTS, MODEL2VEC, *PEERS.values())
 """Of the table's rows; those of `--beside` follow."""
 TEACHER_READS = 512
 """Sentences of a round of the teacher, which is hundreds of times slower."""
@@ -83,7 +86,7 @@ def main() -> None:
     arguments = parse()
     steps = arguments.step or STEPS
     settings = settings_of(arguments)
-    if "train" in steps and len(trained(settings)) < settings.seeds:
+    if "train" in steps and min(len(trained(settings, row)) for row in STUDENTS.values()) < settings.seeds:
         compare(settings, Console())
     students = trained(settings)
     if not students:
@@ -91,8 +94,8 @@ def main() -> None:
     if "peers" in steps:
         make_peers(settings, arguments.out)
     if "measure" in steps:
-        for seed, student in sorted(students.items()):
-            measure_seed(seed, student, settings, arguments)
+        for seed in sorted(students):
+            measure_seed(seed, settings, arguments)
         table = table_of(arguments.out)
         (arguments.out / "table.md").write_text(table, encoding="utf-8")
         print(table)
@@ -141,20 +144,20 @@ def run_of(settings: CompareSettings) -> Path:
     return settings.runs / str(settings.name)
 
 
-def trained(settings: CompareSettings) -> dict[int, Trained]:
-    """The students that are there, by seed, at their whole width."""
+def trained(settings: CompareSettings, row: str = STUDENTS[STUDENT]) -> dict[int, Trained]:
+    """The students of a row that are there, by seed."""
     scores, trials = (run_of(settings) / name for name in ("scores.jsonl", "trials.jsonl"))
     if not scores.exists():
         return {}
     seconds = {
-        record.seed: record.seconds
+        (record.seed, record.params["student"]): record.seconds
         for record in read_records(trials)
         if isinstance(record, TrialRecord) and record.state == "COMPLETE"
     }
     return {
-        record.seed: Trained(run_of(settings) / record.model, seconds[record.seed])
+        record.seed: Trained(run_of(settings) / record.model, seconds[record.seed, record.hyperparameters["student"]])
         for record in read_records(scores)
-        if isinstance(record, ScoreRecord) and record.model and record.dim == record.hyperparameters["output_dim"]
+        if isinstance(record, ScoreRecord) and record.model and record.configuration == row
     }
 
 
@@ -198,14 +201,17 @@ def make_peers(settings: CompareSettings, out: Path) -> None:
         keep(name, lambda given=given: StaticModel.from_pretrained(out / "tokenlearn", **given))
 
 
-def measure_seed(seed: int, student: Trained, settings: CompareSettings, arguments: argparse.Namespace) -> None:
-    """Write what one seed's student and those beside it have."""
+def measure_seed(seed: int, settings: CompareSettings, arguments: argparse.Namespace) -> None:
+    """Write what one seed's students and those beside them have."""
     to = arguments.out / f"seed-{seed}.json"
     if to.exists():
         return
     torch.set_num_threads(1)
     texts = training_text(settings)[0][: arguments.count]
-    readers = readers_of(settings.teacher, student.folder, arguments.out)
+    students = {name: trained(settings, row)[seed] for name, row in STUDENTS.items()}
+    readers = readers_of(settings.teacher, students[STUDENT].folder, arguments.out)
+    with_words = EncoderSpec(str(students[WORDS].folder)).load("cpu")
+    readers[WORDS] = lambda given: encode(forgetful(with_words), given)
     for folder in arguments.beside:
         readers[folder.name] = sentences_reader(SentenceTransformer(str(folder), device="cpu"))
     speeds = timed(readers, texts, arguments.rounds)
@@ -220,8 +226,9 @@ def measure_seed(seed: int, student: Trained, settings: CompareSettings, argumen
             rows[name]["bytes"] = weights_bytes(str(arguments.out / folder))
     for folder in arguments.beside:
         rows[folder.name]["bytes"] = weights_bytes(str(folder))
-    rows[STUDENT]["seconds_to_make"] = student.seconds
-    rows[STUDENT]["bytes"] = weights_bytes(str(student.folder))
+    for name, student in students.items():
+        rows[name]["seconds_to_make"] = student.seconds
+        rows[name]["bytes"] = weights_bytes(str(student.folder))
     rows[TEACHER]["bytes"] = weights_bytes(settings.teacher)
     write_json(to, {"seed": seed, "sentences": len(texts), "rounds": arguments.rounds, "rows": rows})
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from distilbench.commands.compare import Configuration, chosen_encoder, complete, read_configurations
+from distilbench.commands.compare import Configuration, chosen_teacher, complete, read_configurations
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
@@ -65,16 +65,16 @@ def test_several_files_are_one_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "given", "wanted"),
     [
-        ([], None, "standard"),
-        (["", ""], None, "standard"),
-        (["x", "", "x"], None, "x"),
+        ([], "", "standard"),
+        (["", ""], "", "standard"),
+        (["x", "", "x"], "", "x"),
         (["x", "y"], "z", "z"),
         (["x"], "z", "z"),
     ],
 )
-def test_the_encoder_is_that_of_the_rows_unless_one_is_given(named: list[str], given: str | None, wanted: str) -> None:
+def test_the_teacher_is_that_of_the_rows_unless_one_is_given(named: list[str], given: str, wanted: str) -> None:
     rows = [(Path("f"), Configuration(**row(str(i), teacher=name))) for i, name in enumerate(named)]
-    assert chosen_encoder(rows, "teacher", given, "standard") == wanted
+    assert chosen_teacher(rows, given, "standard") == wanted
 
 
 # Bad rows

@@ -29,6 +29,7 @@ from distilbench.commands.run_folder import (
     check_encoders,
     on_cluster,
     one_writer,
+    portable_student,
     publish,
     run_config,
     run_name,
@@ -78,11 +79,16 @@ class Configuration(BaseModel):
     """A note on the row for its reader."""
     teacher: str = ""
     student: str = ""
-    """The encoders of the source, unless `--teacher` and `--student` say otherwise; "" where any will do."""
+    """The encoders of the row, unless `--teacher` and `--student` say otherwise; "" where any will do. Rows may have several
+    students, but one teacher."""
 
     def possible(self, name: str) -> list[Any]:
         """The one value of a parameter, as `SearchSpace.possible` gives the values of a searched one."""
         return [self.params[name]]
+
+    def trained_student(self, default: str) -> str:
+        """The student of a completed row; `default` is the one of rows that have none of their own."""
+        return str(self.params.get("student") or default)
 
 
 class _File(BaseModel):
@@ -99,15 +105,17 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     """Train named configurations with several seeds, without a search; the path of their leaderboard."""
     written = read_configurations(settings.file, settings.row)
     if settings.teacher_vectors is None:
-        settings = settings.but(teacher=chosen_encoder(written, "teacher", settings.teacher, DEFAULT_TEACHER))
-    settings = settings.but(student=chosen_encoder(written, "student", settings.student, DEFAULT_STUDENT))
-    rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]
+        settings = settings.but(teacher=chosen_teacher(written, settings.teacher, DEFAULT_TEACHER))
+    named = {row.student for _, row in written}
+    several = not settings.student and len(named) > 1
+    settings = settings.but(student=settings.student or ("" if several else named.pop()) or DEFAULT_STUDENT)
+    rows = [complete(path, row, settings.teacher_encoder, settings.student, several=several) for path, row in written]
     check_encoders(settings)
     needs = Requirements()
     for row in rows:
         method = get_method(row.method)
         if method.trains_encoder:
-            check_trained_student(settings, method, settings.student)
+            check_trained_student(settings, method, row.trained_student(settings.student))
         check_documents(settings, method, row.possible)
         needs |= method.needs(row.possible)
     if len(set(needs.pair_tasks)) > 1:
@@ -117,8 +125,9 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     for (path, _), row in zip(written, rows, strict=True):
         method = get_method(row.method)
         with naming(f"{path}: row {row.name!r}"):
-            native = method.native_dim(settings.teacher_encoder, settings.student)
-            method.check_student(row.possible, settings.student, native)
+            student = row.trained_student(settings.student)
+            native = method.native_dim(settings.teacher_encoder, student)
+            method.check_student(row.possible, student, native)
             method.check_corpus(row.possible, corpus, native)
     run = settings.runs / run_name(settings.name, "compare", corpus.name, settings.teacher_encoder.title)
     report = settings.report_folder / run.name
@@ -185,14 +194,16 @@ def _jobs(settings: CompareSettings, rows: Sequence[Configuration], run: Path) -
     from distilbench.trials.scoring import Candidate
 
     budget, jobs = comparison_budget(settings.steps), []
-    teacher, student = settings.teacher_encoder.name, settings.student
+    teacher = settings.teacher_encoder.name
     for seed in range(settings.seed, settings.seed + settings.seeds):
         for row in rows:
+            student = row.trained_student(settings.student)
             same = row.teacher in ("", teacher) and row.student in ("", student)
             name = row.name if same else f"{row.name} (other encoders)"
             dim = int(row.params["output_dim"])
             candidate = Candidate(run.name, "student", row.method, dim, row.params, seed, configuration=name)
-            key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
+            own = {"student": portable_student(student)} if row.params.get("student") else {}
+            key = fingerprint([row.name, row.method, {**row.params, **own}, seed, budget.steps])[:16]
             folder = run.resolve() / "trials" / key
             jobs.append(Job(candidate, budget, run.resolve(), folder, f"students/{key}", recorded_in="trials.jsonl"))
     return jobs
@@ -237,30 +248,35 @@ def _rows(path: Path) -> list[Configuration]:
     return rows
 
 
-def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, from_option: str, default: str) -> str:
-    """The teacher or student (`which`) to train all rows with: the one `from_option`, else ("") the one that they name."""
-    named = dict.fromkeys(name for _, row in rows if (name := str(getattr(row, which))))
-    if not from_option and len(named) > 1:
+def chosen_teacher(rows: Sequence[tuple[Path, Configuration]], given: str, default: str) -> str:
+    """The teacher of all rows: the one that is `given`, else ("") the one that they name."""
+    named = dict.fromkeys(row.teacher for _, row in rows if row.teacher)
+    if not given and len(named) > 1:
         raise InputError(
-            f"--{which}: the rows name {len(named)} of them ({', '.join(named)}); expected --{which} for all of them, or "
+            f"--teacher: the rows name {len(named)} of them ({', '.join(named)}); expected --teacher for all of them, or "
             f"--row for those with the same"
         )
-    return from_option or next(iter(named), default)
+    return given or next(iter(named), default)
 
 
-def complete(path: Path, row: Configuration, teacher: EncoderSpec, student: str) -> Configuration:
-    """The row with the method's defaults and `native` widths filled in."""
+def complete(
+    path: Path, row: Configuration, teacher: EncoderSpec, student: str, *, several: bool = False
+) -> Configuration:
+    """The row with the method's defaults and `native` widths filled in, and where the rows have `several` its own student."""
     with naming(f"{path}: row {row.name!r}"):
         if row.method not in method_names():
             raise InputError(f"method is {row.method!r}; expected one of {', '.join(method_names())}")
         method = get_method(row.method)
         fields = {field.alias or name: field for name, field in method.params_type.model_fields.items()}
-        native = {n: method.native_dim(teacher, student) for n, value in row.params.items() if value == NATIVE}
+        own = row.student if several else ""
+        native = {n: method.native_dim(teacher, own or student) for n, v in row.params.items() if v == NATIVE}
         filled = {**row.params, **native}
         if "student" in filled:
             raise InputError(
                 f"student is {filled['student']!r} among the params; expected it beside them, or --student"
             )
+        if own and "student" in fields:
+            filled["student"] = own
         for name, value in filled.items():
             if name not in fields:
                 raise InputError(f"{name}: {row.method} has no such parameter; it has {', '.join(sorted(fields))}")

@@ -50,7 +50,7 @@ class CompareSettings(RunSettings):
     seeds: int = option("Seeds for each row: the seed, the next one, ...", 3, ge=1)
     steps: int | None = option("Optimiser steps of one training at most.", None, ge=1)
     teacher: str = option("As for sweep; default: the one that the rows name, else all-MiniLM-L6-v2.", "")
-    student: str = option("As for sweep; default: the one that the rows name, else auto.", "")
+    student: str = option("As for sweep, for all rows; default: the one that each row names, else auto.", "")
 
 
 class EvaluateSettings(DataSettings, ReadingSettings, ClusterSettings, RunPlaceSettings, CodeSettings):

@@ -165,3 +165,24 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
         rows = list(csv.DictReader(file))
     apart = [row["tie_group"] == "" for row in rows]
     assert apart == [(row["role"], row["code"]) == ("teacher", "float32") for row in rows]
+
+
+@pytest.mark.slow
+def test_rows_with_students_of_their_own(tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path) -> None:
+    hpd = {"output_dim": 8, "lr": 0.001, "batch_size": 16, "epochs": 1}
+    rows: dict[str, dict[str, Any]] = {
+        "table": {"method": "hpd", "student": "static", "params": hpd},
+        "last layer": {"method": "hpd", "student": "layers:2", "params": hpd},
+        "as the command says": {"method": "hpd", "params": hpd},
+        "head": {"method": "pca", "params": {"output_dim": 8}},
+    }
+    compare = make_compare(tmp_path, data_folder, encoder_folder, store, rows, "--steps", "4", "--seeds", "1")
+    compare.done("--quantise", "none")
+    start = {r.configuration: r.start.rpartition("/")[2] for r in students(compare)}
+    assert start["table"].endswith("tokens (static)") and start["last layer"].endswith(" layers:2")
+    assert " layers:" in start["as the command says"] and start["as the command says"] != start["last layer"]
+    assert start["head"] == "teacher (frozen)"
+    assert {r.configuration for r in students(compare) if r.documents} == rows.keys() - {"head"}
+
+    # One for all of them is another run.
+    assert "student" in compare.refused("--quantise", "none", "--student", "static")
