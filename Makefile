@@ -36,7 +36,7 @@ test-all: test
 	$(MAKE) test-slow
 
 test-slow: .venv/installed-dev
-	$(BIN)/python $(PYTEST) -n 2 -m slow  # each has a cluster of its own
+	$(BIN)/python $(PYTEST) -n 3 -m slow  # each has a cluster of its own; one waits for processes, two work
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
