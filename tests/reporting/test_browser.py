@@ -87,8 +87,10 @@ def lines(records):
 
 @pytest.fixture(params=WIDTHS, ids=[f"{width}px" for width in WIDTHS])
 def opened(request, browser, undrawn):
-    """The page without its figures."""
-    return open_page(browser, undrawn, request.param)
+    """The page without its figures, when its script has built the board."""
+    opened = open_page(browser, undrawn, request.param)
+    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#board .codes"))
+    return opened
 
 
 @pytest.fixture(params=WIDTHS, ids=[f"{width}px" for width in WIDTHS])
