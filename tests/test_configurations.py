@@ -78,14 +78,14 @@ def test_the_teacher_is_that_of_the_rows_unless_one_is_given(named: list[str], g
 
 
 @pytest.mark.parametrize(
-    ("several", "method", "params", "wanted"),
-    [(True, "ibkd", IBKD, "static"), (False, "ibkd", IBKD, "half"), (True, "mcr2", MCR2, "half")],
+    ("given", "method", "params", "wanted"),
+    [("", "ibkd", IBKD, "static"), ("teacher", "ibkd", IBKD, "half"), ("", "mcr2", MCR2, "half")],
 )
-def test_a_row_has_its_own_student_where_rows_have_several(
-    tmp_path: Path, encoder_folder: Path, several: bool, method: str, params: dict[str, Any], wanted: str
+def test_a_row_has_its_own_student_unless_one_is_given(
+    tmp_path: Path, encoder_folder: Path, given: str, method: str, params: dict[str, Any], wanted: str
 ) -> None:
     found = Configuration(**row("A", method, params, student="static"))
-    done = complete(tmp_path, found, EncoderSpec(str(encoder_folder)), "half", several=several)
+    done = complete(tmp_path, found, EncoderSpec(str(encoder_folder)), given)
     assert done.trained_student("half") == wanted
 
 

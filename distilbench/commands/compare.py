@@ -106,17 +106,16 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     written = read_configurations(settings.file, settings.row)
     if settings.teacher_vectors is None:
         settings = settings.but(teacher=chosen_teacher(written, settings.teacher, DEFAULT_TEACHER))
-    named = {row.student for _, row in written}
-    several = not settings.student and len(named) > 1
-    settings = settings.but(student=settings.student or ("" if several else named.pop()) or DEFAULT_STUDENT)
-    rows = [complete(path, row, settings.teacher_encoder, settings.student, several=several) for path, row in written]
+    rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]
+    settings = settings.but(student=settings.student or DEFAULT_STUDENT)
     check_encoders(settings)
     needs = Requirements()
-    for row in rows:
+    for (path, _), row in zip(written, rows, strict=True):
         method = get_method(row.method)
-        if method.trains_encoder:
-            check_trained_student(settings, method, row.trained_student(settings.student))
-        check_documents(settings, method, row.possible)
+        with naming(f"{path}: row {row.name!r}"):
+            if method.trains_encoder:
+                check_trained_student(settings, method, row.trained_student(settings.student))
+            check_documents(settings, method, row.possible)
         needs |= method.needs(row.possible)
     if len(set(needs.pair_tasks)) > 1:
         tasks = ", ".join(dict.fromkeys(needs.pair_tasks))
@@ -259,17 +258,16 @@ def chosen_teacher(rows: Sequence[tuple[Path, Configuration]], given: str, defau
     return given or next(iter(named), default)
 
 
-def complete(
-    path: Path, row: Configuration, teacher: EncoderSpec, student: str, *, several: bool = False
-) -> Configuration:
-    """The row with the method's defaults and `native` widths filled in, and where the rows have `several` its own student."""
+def complete(path: Path, row: Configuration, teacher: EncoderSpec, given: str) -> Configuration:
+    """The row with the method's defaults and `native` widths filled in, and with its student, unless one is `given`."""
     with naming(f"{path}: row {row.name!r}"):
         if row.method not in method_names():
             raise InputError(f"method is {row.method!r}; expected one of {', '.join(method_names())}")
         method = get_method(row.method)
         fields = {field.alias or name: field for name, field in method.params_type.model_fields.items()}
-        own = row.student if several else ""
-        native = {n: method.native_dim(teacher, own or student) for n, v in row.params.items() if v == NATIVE}
+        own = "" if given else row.student
+        student = given or own or DEFAULT_STUDENT
+        native = {n: method.native_dim(teacher, student) for n, value in row.params.items() if value == NATIVE}
         filled = {**row.params, **native}
         if "student" in filled:
             raise InputError(

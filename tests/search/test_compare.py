@@ -70,9 +70,8 @@ def assert_whole(compare: Command) -> None:
     for record in students(compare):
         assert (compare.run / record.model / "modules.json").exists()
         card = (compare.run / record.model / "README.md").read_text()
-        title = record.configuration + (
-            ", d=8" if widths[record.configuration] > 1 else ""
-        )  # that of the whole vectors
+        width = ", d=8" if widths[record.configuration] > 1 else ""  # that of the whole vectors
+        title = f"{record.configuration}{width}"
         assert card.startswith("---\nlibrary_name: sentence-transformers") and f"# {title}\n" in card
     assert compare.leftovers() == []
     assert (compare.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
@@ -177,7 +176,10 @@ def test_rows_with_students_of_their_own(tmp_path: Path, data_folder: Path, enco
         "head": {"method": "pca", "params": {"output_dim": 8}},
     }
     compare = make_compare(tmp_path, data_folder, encoder_folder, store, rows, "--steps", "4", "--seeds", "1")
-    compare.done("--quantise", "none")
+    compare.done("--quantise", "none", "--row", "table")
+    first = compare.files()
+    compare.done("--quantise", "none")  # rows with other students are added to it
+    assert all(compare.files()[name].startswith(content) for name, content in first.items())
     start = {r.configuration: r.start.rpartition("/")[2] for r in students(compare)}
     assert start["table"].endswith("tokens (static)") and start["last layer"].endswith(" layers:2")
     assert " layers:" in start["as the command says"] and start["as the command says"] != start["last layer"]
