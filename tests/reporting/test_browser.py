@@ -87,10 +87,8 @@ def lines(records):
 
 @pytest.fixture(params=WIDTHS, ids=[f"{width}px" for width in WIDTHS])
 def opened(request, browser, undrawn):
-    """The page without its figures, when its script has built the board."""
-    opened = open_page(browser, undrawn, request.param)
-    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#board .codes"))
-    return opened
+    """The page without its figures."""
+    return open_page(browser, undrawn, request.param)
 
 
 @pytest.fixture(params=WIDTHS, ids=[f"{width}px" for width in WIDTHS])
@@ -108,8 +106,19 @@ def open_page(browser, index, width):
     )
     browser.get_log("browser")
     browser.get_log("performance")
-    browser.get(index.as_uri())
+    visit(browser, index.as_uri())
     return browser
+
+
+def visit(browser, address):
+    browser.get(address)
+    arrived(browser, address)
+
+
+def arrived(browser, address):
+    """Wait for the page with `address` in its own, until its scripts have run: the driver may come back sooner."""
+    script = "return document.readyState === 'complete' && location.href"
+    wait(lambda: address in (browser.execute_script(script) or ""))
 
 
 def labels(browser):
@@ -328,7 +337,7 @@ def test_axe_finds_nothing_serious(drawn, theme):
         other = drawn.find_element(By.CSS_SELECTOR, "a.label").get_attribute("href")
         run = drawn.find_element(By.CSS_SELECTOR, "#runs a.label").get_attribute("href")
         for page in (drawn.current_url, other, run):
-            drawn.get(page)
+            visit(drawn, page)
             assert violations(drawn) == [], page
     finally:
         drawn.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
@@ -343,7 +352,7 @@ def test_a_view_is_its_address(opened):
     before, address = (labels(opened), columns(opened)), opened.current_url
     assert before[0][0] == "synthetic-teacher" and before[0][-1] == "lacks a set"
     opened.get("about:blank")
-    opened.get(address)
+    visit(opened, address)
     assert (labels(opened), columns(opened)) == before
     assert header(opened, "STS12").get_attribute("aria-sort") == "ascending"
     assert opened.find_element(By.ID, "filter").get_attribute("value") == "64"
@@ -555,7 +564,7 @@ def test_what_each_row_loses_alone_is_compared(browser, records, make_examples, 
     link = opened.find_element(By.CSS_SELECTOR, f"[id='{second}'] a.mark")
     assert link.text == "22 lost, 1 won" and fits(opened)
     click(opened, link)
-    wait(lambda: opened.current_url.endswith(f"encoders/{second}.html#h-lost"))
+    arrived(opened, f"encoders/{second}.html#h-lost")
     for details in opened.find_elements(By.TAG_NAME, "details"):
         opened.execute_script("arguments[0].open = true", details)
     assert hostile in opened.find_element(By.TAG_NAME, "main").text
@@ -581,7 +590,7 @@ def test_the_theme_is_chosen_and_remembered_on_every_page(opened):
     assert ground() != light
     try:
         click(opened, opened.find_elements(By.CSS_SELECTOR, "#board a.label")[1])
-        wait(lambda: "/encoders/" in opened.current_url)
+        arrived(opened, "/encoders/")
         assert ground() != light
     finally:
         click(opened, opened.find_element(By.ID, "theme"))  # back to the system's
@@ -592,19 +601,19 @@ def test_a_label_leads_to_its_page_and_back(opened):
     link = opened.find_element(By.CSS_SELECTOR, "#board tbody:not(.pinned) a.label")
     name = link.text
     click(opened, link)
-    wait(lambda: "/encoders/" in opened.current_url)
+    arrived(opened, "/encoders/")
     assert opened.find_element(By.TAG_NAME, "h1").text == name
     assert "SentenceTransformer(" in opened.find_element(By.TAG_NAME, "main").text
     for details in opened.find_elements(By.TAG_NAME, "details"):
         opened.execute_script("arguments[0].open = true", details)
     assert fits(opened)
     click(opened, opened.find_elements(By.CSS_SELECTOR, "nav.bar a")[2])
-    wait(lambda: "/runs/" in opened.current_url)
+    arrived(opened, "/runs/")
     for details in opened.find_elements(By.TAG_NAME, "details"):
         opened.execute_script("arguments[0].open = true", details)
     assert fits(opened) and "40 trials" in opened.find_element(By.TAG_NAME, "main").text
     click(opened, opened.find_elements(By.CSS_SELECTOR, "nav.bar a")[0])
-    wait(lambda: opened.current_url.endswith("/index.html"))
+    arrived(opened, "/index.html")
     assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
 
 
@@ -657,7 +666,7 @@ def test_hostile_text_runs_nothing(browser, make_score, make_trial, tmp_path):
     unharmed = "return window.pwned === undefined && document.querySelectorAll('img').length === 0"
     assert opened.execute_script(unharmed)
     for page in (*tmp_path.glob("encoders/*.html"), *tmp_path.glob("runs/*.html")):
-        opened.get(page.as_uri())
+        visit(opened, page.as_uri())
         assert opened.execute_script(unharmed)
     assert [e for e in opened.get_log("browser") if e["level"] == "SEVERE"] == []
 
@@ -705,7 +714,7 @@ def test_the_committed_report_draws_every_figure_without_an_error_or_a_request(b
     click(opened, header(opened, "STS average").find_element(By.TAG_NAME, "button"))
     assert sorted(labels(opened)) == sorted(first) and labels(opened) != first
     click(opened, opened.find_element(By.CSS_SELECTOR, "#runs a.label"))
-    wait(lambda: "/runs/" in opened.current_url)
+    arrived(opened, "/runs/")
     places = opened.find_elements(By.CSS_SELECTOR, "[data-plot]")
     wait(lambda: all(place.find_elements(By.CSS_SELECTOR, "svg.main-svg") for place in places))
     assert places and fits(opened) and not opened.find_elements(By.CSS_SELECTOR, ".absent")
