@@ -50,7 +50,8 @@ from static import Reader, quality, reader_of, timed, weights_bytes
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.encoders.student import load_student
 from distilbench.prepare.encode import CorpusEncoding
 from distilbench.records import ScoreRecord, TrialRecord, read_records

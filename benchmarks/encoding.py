@@ -31,7 +31,8 @@ import torch
 from distilbench.choices import Backend
 from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.encoders.encoder import EncoderSpec, default_device, encode
+from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.encoding import encode
 from distilbench.prepare.encode import check_bf16
 
 BATCH_SIZES = (8, 16, 32, 64, 128)

@@ -36,7 +36,8 @@ from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
 from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoder import EncoderSpec, prompt_of
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import prompt_of
 from distilbench.encoders.shared_space import DOCUMENTS, SharedSpace
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import BATCH, on_threads, read_texts

@@ -161,7 +161,8 @@ def classification(chosen: argparse.Namespace) -> dict[str, Any]:
 
     from distilbench.data.classification_sets import read_classification
     from distilbench.data.corpus import CorpusBuilder
-    from distilbench.encoders.encoder import EncoderSpec, encode
+    from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.encoders.encoding import encode
     from distilbench.evaluation.classification import classified, pair_features
 
     builder = CorpusBuilder("benchmark")

@@ -216,7 +216,8 @@ def import_step(bench: Bench) -> None:
 
 def encode_step(bench: Bench) -> None:
     """Ours as the product calls it, beside sentence-transformers' own at its best batch, in three precisions."""
-    from distilbench.encoders.encoder import EncoderSpec, encode, encode_ids, keep_half, token_ids
+    from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.encoders.encoding import encode, encode_ids, keep_half, token_ids
 
     texts = bench.sentences(bench.size(20_000, 200))
     model = EncoderSpec(str(bench.encoder_folder())).load(bench.device)
@@ -268,7 +269,7 @@ def encode_step(bench: Bench) -> None:
 
 def call_memory(bench: Bench, models: dict[str, Any], ids: list[list[int]]) -> None:
     """The memory of the card that a call takes beside the weights, which autocast copies where they are not its own."""
-    from distilbench.encoders.encoder import encode_ids
+    from distilbench.encoders.encoding import encode_ids
 
     for name, model in models.items():
         torch.cuda.reset_peak_memory_stats()
@@ -284,7 +285,8 @@ def call_memory(bench: Bench, models: dict[str, Any], ids: list[list[int]]) -> N
 
 def search(bench: Bench) -> None:
     """Quora's documents and dev queries, at the encoder's width and at 128 of its principal components."""
-    from distilbench.encoders.encoder import EncoderSpec, encode
+    from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.encoders.encoding import encode
     from distilbench.evaluation.faiss_codes import unit
 
     if bench.data is not None and (bench.data / "quora").is_dir():

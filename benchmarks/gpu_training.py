@@ -111,7 +111,8 @@ def small_corpus(bench: Bench, count: int = 200) -> tuple[Path, Sequence[str]]:
 
 def one_method(bench: Bench, label: str, params: dict[str, Any], prepared: Any, texts: Sequence[str]) -> None:
     """Train a method on the CPU, on the card in float32 and in its own precision, and export the last."""
-    from distilbench.encoders.encoder import EncoderSpec, encode
+    from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.encoders.encoding import encode
     from distilbench.methods import get_method
     from distilbench.training.loop import Trainer
     from distilbench.trials.rung_training import build_method

@@ -28,7 +28,8 @@ from torch import nn
 
 from distilbench.data.classification_sets import read_classification
 from distilbench.data.corpus import CorpusBuilder, Rows
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.evaluation.classification import classified, pair_features
 
 SEED = 1111

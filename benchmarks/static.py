@@ -43,7 +43,8 @@ from sentence_transformers import SentenceTransformer
 from distilbench.commands.compare import compare
 from distilbench.commands.corpus import load_corpus
 from distilbench.data.requirements import Requirements
-from distilbench.encoders.encoder import EncoderSpec, encode, word_reader
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode, word_reader
 from distilbench.evaluation.sts import spearman
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records

@@ -31,7 +31,8 @@ import torch
 
 from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
+from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.encoding import token_ids
 from distilbench.methods.hpd import HPD
 from distilbench.prepare.encode import check_bf16
 from distilbench.prepare.pca import fit_pca

@@ -62,7 +62,7 @@ class Student:
 
     def encode(self, sentences: list[str]) -> NDArray[Any]:
         """The stored form of sentences: their codes, or their vectors if there is no code; a row for each."""
-        from distilbench.encoders.encoder import encode
+        from distilbench.encoders.encoding import encode
 
         vectors = encode(self.model, sentences)
         return vectors if self.code is None else self.code.encode(vectors)

@@ -30,7 +30,8 @@ from distilbench.commands.export_router import write_router
 from distilbench.commands.index import MANIFEST, index
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError

@@ -23,16 +23,8 @@ from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers.processors import TemplateProcessing
 
-from distilbench.encoders.encoder import (
-    PACKAGED,
-    EncoderSpec,
-    encode,
-    encode_ids,
-    keep_half,
-    token_budget_batches,
-    token_ids,
-    transformer_folder,
-)
+from distilbench.encoders.encoder import PACKAGED, EncoderSpec, transformer_folder
+from distilbench.encoders.encoding import encode, encode_ids, keep_half, token_budget_batches, token_ids
 from distilbench.encoders.onnx_graph import Int8Encoder
 from distilbench.encoders.student import check_student
 from distilbench.errors import InputError

@@ -26,7 +26,8 @@ from distilbench.cluster.provenance import INSTRUCTIONS
 from distilbench.commands.evaluate import Evaluation, evaluate
 from distilbench.data.evaluation_sets import evaluation_corpus
 from distilbench.data.folder import Limits
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.errors import InputError, NotAllScored
 from distilbench.evaluation.encoders import Vectors
 from distilbench.evaluation.examples import Examples, answered

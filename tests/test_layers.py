@@ -10,7 +10,8 @@ import pytest
 from architectures import CHAINS, make_architecture, make_static
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.encoders.layers import LayerList
 from distilbench.encoders.student import check_student, count_layers, load_student, student_pooling
 from distilbench.errors import InputError

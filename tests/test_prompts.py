@@ -23,7 +23,8 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY, with_roles
 from distilbench.data.sentences import sentences_artifact
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.encoders.prompts import Prompts, literal_prompt, reading_notes
 from distilbench.errors import InputError
 from distilbench.prepare import stage

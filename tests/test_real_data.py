@@ -33,7 +33,8 @@ def test_sts_scores_equal_the_reference_to_two_decimals(name: str, tmp_path: Pat
     from samples import sts_scores
 
     from distilbench.data.folder import Limits, folder_corpus
-    from distilbench.encoders.encoder import EncoderSpec, encode
+    from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.encoders.encoding import encode
     from distilbench.evaluation.sts import from_rows
 
     folder = MODELS / name

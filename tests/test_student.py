@@ -13,7 +13,8 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.encoders.student import (
     StudentSpec,
     absolute_student,

@@ -20,7 +20,8 @@ from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus

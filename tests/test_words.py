@@ -13,8 +13,8 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel, WordPiece
 
-from distilbench.encoders import encoder
-from distilbench.encoders.encoder import encode, word_reader
+from distilbench.encoders import encoding
+from distilbench.encoders.encoding import encode, word_reader
 from distilbench.encoders.words import WordReader, reads_by_word
 
 PIECES = ["[UNK]", "[MASK]", *"abcdeé中国.,!?'-", *(f"##{c}" for c in "abcde"), "bad", "##ad", "cab"]
@@ -103,7 +103,7 @@ def test_other_tokenizers_are_not_read_so(change: Callable[[Tokenizer], object])
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_vectors_are_those_of_sentence_transformers(dense: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "AT_ONCE", 3)
+    monkeypatch.setattr(encoding, "AT_ONCE", 3)
     modules = [StaticEmbedding(bert(), embedding_dim=8), *([Dense(8, 5)] if dense else [])]
     model = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "cab "})
     assert word_reader(model) is not None

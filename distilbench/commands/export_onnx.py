@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.commands.export_router import query_folder
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.encoders.onnx_graph import OUTPUT, no_graph, quantise_graph, save_graph, session_of, whole
 from distilbench.errors import InputError
 from distilbench.reporting.loading import GRAPH, INT8_GRAPH, TOKENIZER, OnnxInput

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import PairTask
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.errors import InputError
 from distilbench.storage.files import atomic_path, write_json
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
-from distilbench.encoders.encoder import EncoderSpec, prompt_of
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import prompt_of
 from distilbench.errors import InputError
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from distilbench.encoders.encoder import EncoderSpec, reads_tokens
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import reads_tokens
 from distilbench.encoders.prompts import Prompts, own_prompts, role_prompts
 from distilbench.errors import InputError
 

@@ -34,16 +34,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 
-from distilbench.encoders.encoder import (
-    WEIGHTS,
-    EncoderSpec,
-    encode,
-    encode_ids,
-    prompt_of,
-    reads_tokens,
-    token_ids,
-    word_reader,
-)
+from distilbench.encoders.encoder import WEIGHTS, EncoderSpec
+from distilbench.encoders.encoding import encode, encode_ids, prompt_of, reads_tokens, token_ids, word_reader
 from distilbench.encoders.onnx_graph import Int8Encoder
 from distilbench.errors import InputError
 from distilbench.machine import torch_threads

@@ -14,7 +14,8 @@ from distilbench.cluster.nodes import working_device
 from distilbench.data.documents import DocumentFiles
 from distilbench.data.sentences import SentenceFile
 from distilbench.data.vector_file import GivenVectors, VectorFile
-from distilbench.encoders.encoder import EncoderSpec, keep_half
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import keep_half
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError
 from distilbench.evaluation.encoders import LEAST_NORM

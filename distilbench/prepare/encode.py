@@ -17,15 +17,8 @@ from numpy.typing import NDArray
 from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
-from distilbench.encoders.encoder import (
-    EncoderSpec,
-    check_finite,
-    default_device,
-    encode,
-    encode_ids,
-    keep_half,
-    reads_ids,
-)
+from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.encoding import check_finite, encode, encode_ids, keep_half, reads_ids
 from distilbench.errors import InputError
 from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
 from distilbench.prepare.tokens import load_tokens

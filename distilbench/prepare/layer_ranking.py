@@ -24,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from sklearn.linear_model import Ridge
 
 from distilbench.data.corpus import HeldOut, RetrievalSet, Rows, StsSet
-from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, default_device, padded, token_budget_batches
+from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.encoding import TOKENS_PER_BATCH, padded, token_budget_batches
 from distilbench.encoders.student import (
     StudentSpec,
     count_layers,

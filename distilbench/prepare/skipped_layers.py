@@ -19,13 +19,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from distilbench.data.corpus import Rows
-from distilbench.encoders.encoder import (
-    TOKENS_PER_BATCH,
-    EncoderSpec,
-    default_device,
-    padded,
-    token_budget_batches,
-)
+from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.encoding import TOKENS_PER_BATCH, padded, token_budget_batches
 from distilbench.encoders.layers import InputEmbeddings, LayerList, TokenStates
 from distilbench.encoders.student import StudentSpec, count_layers, listed_layers, load_student, student_source
 from distilbench.prepare.pool import progress

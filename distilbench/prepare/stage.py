@@ -12,7 +12,7 @@ from rich.console import Console
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoder import prompt_of, reads_ids
+from distilbench.encoders.encoding import prompt_of, reads_ids
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
     StudentSpec,

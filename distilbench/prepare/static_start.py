@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.encoders.encoder import EncoderSpec, encode_ids, reads_tokens, token_ids
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode_ids, reads_tokens, token_ids
 from distilbench.errors import InputError
 from distilbench.prepare.pool import ShardTask, run_in_process
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name

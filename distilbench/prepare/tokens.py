@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
-from distilbench.encoders.encoder import EncoderSpec, token_ids
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import token_ids
 from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
 from distilbench.prepare.static_start import TOKENIZER
 from distilbench.settings.place import AS_FIT, PoolSize

@@ -20,7 +20,8 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode, token_ids
 from distilbench.errors import InputError
 from distilbench.evaluation import cost
 from distilbench.evaluation.cost import (

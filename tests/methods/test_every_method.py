@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.encoders.encoder import padded
+from distilbench.encoders.encoding import padded
 from distilbench.methods import method_names
 from distilbench.methods.method import Method
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import AutoConfig, AutoModel
 
-from distilbench.encoders.encoder import padded
+from distilbench.encoders.encoding import padded
 from distilbench.methods.method import Method
 from distilbench.methods.parts import encoder_method
 from distilbench.methods.parts.packed import can_pack, filled_parts, packed, packed_means

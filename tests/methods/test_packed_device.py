@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.encoders.encoder import padded
+from distilbench.encoders.encoding import padded
 from distilbench.methods.method import all_on_device, fit_on_device
 from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
 from distilbench.prepare.tokens import Tokens

@@ -20,7 +20,8 @@ from distilbench.commands.run_folder import check_student_encoder
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
-from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode, token_ids
 from distilbench.encoders.student import StudentSpec, describe_student
 from distilbench.errors import InputError
 from distilbench.prepare.layer_ranking import FILE

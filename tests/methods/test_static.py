@@ -13,7 +13,8 @@ import torch
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoders.encoder import EncoderSpec, encode, is_packed, token_ids
+from distilbench.encoders.encoder import EncoderSpec, is_packed
+from distilbench.encoders.encoding import encode, token_ids
 from distilbench.encoders.static import coded
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names

@@ -16,7 +16,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
 from distilbench.prepare.encode import BF16_INSTRUCTIONS as INSTRUCTIONS

@@ -20,7 +20,8 @@ from distilbench.commands.run_folder import run_config
 from distilbench.data.corpus import Corpus, HeldOut, RetrievalSet, StsSet
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.encoders.student import load_student, student_source
 from distilbench.evaluation.selection import SelectionSets, nearest
 from distilbench.evaluation.sts import cosine, spearman

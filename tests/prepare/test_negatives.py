@@ -16,7 +16,8 @@ from samples import write_tsv
 from distilbench.commands.corpus import load_corpus
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.requirements import Requirements
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.errors import InputError
 from distilbench.methods.parts.supervised import LabelledExamples, LabelledParams, judged_negatives
 from distilbench.prepare import nearest

@@ -15,7 +15,8 @@ import torch
 
 from distilbench.cluster.nodes import Node
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.errors import InputError
 from distilbench.prepare import pool as module
 from distilbench.prepare.encode import CorpusEncoding, TeacherEncoding

@@ -18,7 +18,8 @@ from driver import door_environment, kill_driver
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode
 from distilbench.prepare.tokens import load_tokens
 from distilbench.storage.arrays import ShardedArray
 

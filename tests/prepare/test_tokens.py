@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoder import EncoderSpec, token_ids
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import token_ids
 from distilbench.prepare import tokens as module
 from distilbench.prepare.tokens import load_tokens, tokens_artifact
 from distilbench.settings.place import PoolSize

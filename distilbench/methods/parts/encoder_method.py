@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import TOKENS_PER_BATCH, padded, token_budget_batches
 from distilbench.encoders.static import StaticStudent, TableCode, save_static
 from distilbench.encoders.student import is_static, load_student, student_width
 from distilbench.errors import InputError

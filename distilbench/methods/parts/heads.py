@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from distilbench.encoders.encoder import EncoderSpec, reads_tokens
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import reads_tokens
 from distilbench.encoders.prompts import Prompts
 from distilbench.methods.method import Method, Possible
 from distilbench.prepare.pca import Pca
