@@ -14,6 +14,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are so small that th
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests may take longest begin first: what runs beside them ends with them."""
+    limit: dict[Path, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        limit[item.path] = max(limit.get(item.path, 0), mark.args[0] if mark else 0)
+    items.sort(key=lambda item: -limit[item.path])
+
+
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random encoder of width 32 and 4 layers."""
