@@ -316,12 +316,15 @@ class ScoreRecord(_Record):
         """The end of `source`, which tells apart teachers of one name, but not two ways to write one path."""
         return "/".join(Path(self.source).parts[-2:])
 
-    @property
-    def compared_on(self) -> str:
-        """What two rows must have in common to be compared: their STS test sets; of records without `sets` the corpus."""
-        compared = (name for name in self.sets if name.endswith("/test") and not name.startswith(SEARCHES))
-        test_sets = {name: self.sets[name] for name in compared}
-        return fingerprint(test_sets) if test_sets else self.corpus_fingerprint
+    def compared_on(self, searches: bool, others: bool = True) -> str:
+        """What two rows must have in common to be compared: retrieval's test sets where `searches` count, and the `others`.
+
+        Of records without such sets it is the others, or else the corpus.
+        """
+        tested = {name: digest for name, digest in self.sets.items() if name.endswith("/test")}
+        of_search = {name: tested.pop(name) for name in list(tested) if name.startswith(SEARCHES)}
+        counted = {**(of_search if searches else {}), **(tested if others else {})} or tested
+        return fingerprint(counted) if counted else self.corpus_fingerprint
 
 
 def selection_groups(dev_groups: Iterable[str]) -> list[str]:

@@ -146,7 +146,7 @@ def best_of_runs(
     without = f"{lost_rows} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their float32 vectors"
     if not rows:
         raise InputError(f"{named}: no row can be recommended: {without}")
-    corpora = {row.record.compared_on: f"{row.record.corpus} of {row.record.run}" for row in reversed(rows)}
+    corpora = {row.compared_on: f"{row.record.corpus} of {row.record.run}" for row in reversed(rows)}
     if len(corpora) > 1:
         names = ", ".join(corpora.values())
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")

@@ -65,7 +65,7 @@ class Row(NamedTuple):
 
     `record` is the first seed's: what identifies the encoder is the same in every seed's. `name` is what the row is
     called: its name in the comparison file, or its label, with the start where rows of one label have several and the trial
-    where two rows of a run share one.
+    where two rows of a run share one. `compared_on` is what rows are compared within: the test sets of the selection's kinds.
 
     `pareto`: no other row `beside` it has a test score at least as high in as few bytes per vector, one of the two strictly
     better. `best_in_bytes`: the highest test score of the rows with as many bytes per vector (`competes`), whatever
@@ -78,6 +78,7 @@ class Row(NamedTuple):
     seeds: tuple[SeedScores, ...]
     cells: Mapping[str, Cell]
     name: str
+    compared_on: str
     chosen: bool = False
     pareto: bool = False
     best_in_bytes: bool = False
@@ -123,8 +124,8 @@ class Leaderboard(NamedTuple):
 
     @property
     def corpora(self) -> list[str]:
-        """What rows are compared on (`ScoreRecord.compared_on`), that of most rows first."""
-        return [corpus for corpus, _ in Counter(row.record.compared_on for row in self.rows).most_common()]
+        """What rows are compared on, that of most rows first."""
+        return [corpus for corpus, _ in Counter(row.compared_on for row in self.rows).most_common()]
 
 
 class CostRow(NamedTuple):
@@ -151,7 +152,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     scored = [record for seeds in encoders.values() for record in seeds.values()]
     selection = _selection(scored)
     columns = columns_of(scored, selection)
-    rows = [_row([seeds[seed] for seed in sorted(seeds)], columns) for seeds in encoders.values()]
+    rows = [_row([seeds[seed] for seed in sorted(seeds)], columns, selection) for seeds in encoders.values()]
     names = row_names([row.record for row in rows])
     (pareto, best), chosen = _pareto_and_best(rows), _chosen(rows, records)
     rows = [
@@ -167,7 +168,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     return Leaderboard(columns, tuple(sorted(rows, key=_order)), selection)
 
 
-def _row(records: Sequence[ScoreRecord], columns: Sequence[Column]) -> Row:
+def _row(records: Sequence[ScoreRecord], columns: Sequence[Column], selection: Selection) -> Row:
     """A row without its name and its marks."""
     seeds = []
     for record in records:
@@ -177,7 +178,9 @@ def _row(records: Sequence[ScoreRecord], columns: Sequence[Column]) -> Row:
     cells = {column.key: mean_cell([seed.score(column.key) for seed in seeds]) for column in columns}
     if len(seeds) == 1:
         cells = {key: cells[key]._replace(low=own.low, high=own.high) for key, own in seeds[0].values.items()}
-    return Row(seeds[0].anchor, records[0], tuple(seeds), cells, "")
+    searches = "retrieval" in selection.kinds
+    compared_on = records[0].compared_on(searches, others=not searches or "sts" in selection.kinds)
+    return Row(seeds[0].anchor, records[0], tuple(seeds), cells, "", compared_on)
 
 
 def _with_retention(row: Row, teacher: Row | None) -> dict[str, Cell]:
@@ -280,9 +283,9 @@ def competes(record: ScoreRecord) -> bool:
     return (record.role, record.quantisation) != ("teacher", "float32")
 
 
-def beside(record: ScoreRecord) -> tuple[str, bool]:
-    """What rows have in common that are compared: the corpus, and who embeds the documents that they search."""
-    return record.compared_on, bool(record.documents)
+def beside(row: Row) -> tuple[str, bool]:
+    """What rows have in common that are compared: the sets, and who embeds the documents that they search."""
+    return row.compared_on, bool(row.record.documents)
 
 
 def searching(board: Leaderboard) -> Leaderboard:
@@ -291,7 +294,7 @@ def searching(board: Leaderboard) -> Leaderboard:
         return board
     pairs = [seed.record for row in board.rows if row.record.documents for seed in row.seeds]
     columns = columns_of(pairs, BY_RETRIEVAL)
-    rows = [_row([seed.record for seed in row.seeds], columns)._replace(name=row.name) for row in board.rows]
+    rows = [_row([s.record for s in row.seeds], columns, BY_RETRIEVAL)._replace(name=row.name) for row in board.rows]
     rows = [row._replace(cells=_with_retention(row, teacher_row(row, rows))) for row in rows]
     return Leaderboard(columns, tuple(rows), BY_RETRIEVAL)
 
@@ -343,7 +346,7 @@ def teacher_row(row: Row, rows: Iterable[Row]) -> Row | None:
     found = [
         other
         for other in rows
-        if not competes(other.record) and (other.record.teacher, other.record.compared_on) == (r.teacher, r.compared_on)
+        if not competes(other.record) and (other.record.teacher, other.compared_on) == (r.teacher, row.compared_on)
     ]
     return max(found, key=lambda t: (t.record.run == r.run, t.record.provenance.created_at), default=None)
 
@@ -353,7 +356,7 @@ def _pareto_and_best(rows: Iterable[Row]) -> tuple[set[str], set[str]]:
     corpora: dict[tuple[str, bool], list[tuple[int, float, str]]] = {}
     sizes: dict[tuple[tuple[str, bool], int], list[tuple[float, str]]] = {}
     for row in rows:
-        corpus, size, value = beside(row.record), row.record.bytes_per_vector, row.test.value
+        corpus, size, value = beside(row), row.record.bytes_per_vector, row.test.value
         if value is not None:
             corpora.setdefault(corpus, []).append((size, value, row.anchor))
             if competes(row.record):

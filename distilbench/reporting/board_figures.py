@@ -154,7 +154,7 @@ def _marks(board: Leaderboard, costs: Mapping[str, float | None]) -> list[Mark]:
     marks, largest = [], next(iter(board.corpora), "")
     for row in board.rows:
         cost, y = costs[row.anchor], row.test.value
-        if cost and y is not None and row.record.compared_on == largest:
+        if cost and y is not None and row.compared_on == largest:
             marks.append(Mark(row, cost, y))
     return marks
 

@@ -361,7 +361,7 @@ def _largest_corpus(board: Leaderboard) -> Sequence[Row]:
     """The rows of the corpus that most candidates, or else most rows, are of: scores of two corpora do not compare."""
     rows = [row for row in board.rows if row.record.start != AS_IT_CAME] or list(board.rows)
     largest = next(iter(board._replace(rows=tuple(rows)).corpora), "")
-    return [row for row in board.rows if row.record.compared_on == largest]
+    return [row for row in board.rows if row.compared_on == largest]
 
 
 def _is_trained(row: Row) -> bool:

@@ -236,7 +236,7 @@ def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str]]:
     compared: dict[tuple[str, bool, int], list[Row]] = {}
     for row in board.rows:
         if competes(row.record) and row.test.value is not None:
-            compared.setdefault((*beside(row.record), row.record.bytes_per_vector), []).append(row)
+            compared.setdefault((*beside(row), row.record.bytes_per_vector), []).append(row)
     ties: dict[str, Tie] = {}
     without = []
     for rows in compared.values():

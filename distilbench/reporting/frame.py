@@ -192,8 +192,8 @@ def _ranks(board: Leaderboard) -> dict[str, int]:
     scores: dict[str, list[float]] = {}
     tested = [(row, row.test.value) for row in board.rows if row.test.value is not None]
     for row, value in tested:
-        scores.setdefault(row.record.compared_on, []).append(value)
-    return {row.anchor: 1 + sum(other > value for other in scores[row.record.compared_on]) for row, value in tested}
+        scores.setdefault(row.compared_on, []).append(value)
+    return {row.anchor: 1 + sum(other > value for other in scores[row.compared_on]) for row, value in tested}
 
 
 def _cost(costs: ServingCosts) -> list[BoardColumn]:
@@ -291,10 +291,10 @@ def _mean_over(board: Leaderboard, keys: Sequence[str]) -> Callable[[Row], Cell]
     of_corpus: dict[str, set[str]] = {}
     for row in board.rows:
         there = {key for key in keys if row.cells[key].value is not None}
-        of_corpus.setdefault(row.record.compared_on, set()).update(there)
+        of_corpus.setdefault(row.compared_on, set()).update(there)
 
     def read(row: Row) -> Cell:
-        own = [key for key in keys if key in of_corpus[row.record.compared_on]]
+        own = [key for key in keys if key in of_corpus[row.compared_on]]
         seeds = [mean_of([(1 / len(own), seed.values[key]) for key in own]) for seed in row.seeds]
         mean = mean_cell(seed.value for seed in seeds)
         shares = [(row.cells[key].value, row.cells[key].retention) for key in own]

@@ -52,11 +52,11 @@ def _encoder(row: Row) -> tuple[str, ...]:
     """What the forms of one encoder have in common."""
     r = row.record
     if r.role == "teacher":
-        return "teacher", r.teacher, r.origin, r.compared_on
+        return "teacher", r.teacher, r.origin, row.compared_on
     if r.role == "baseline" and r.method in ("pca", FAISS_PEER):
-        return r.method, r.teacher, r.origin, r.compared_on
+        return r.method, r.teacher, r.origin, row.compared_on
     made = json.dumps(r.hyperparameters, sort_keys=True, default=str)
-    named = r.run, r.role, r.method, r.label, r.teacher, r.start, r.compared_on, r.documents
+    named = r.run, r.role, r.method, r.label, r.teacher, r.start, row.compared_on, r.documents
     return *named, str(r.dim), str(r.trial), made
 
 
@@ -84,4 +84,4 @@ def _order(line: EncoderLine, corpora: Sequence[str]) -> tuple[object, ...]:
     r, dev, test = line.row.record, line.row.dev.value, line.row.test.value
     kinds = ("reference", "encoder", "other")
     merit = (dev is None, -(dev or 0.0), test is None, -(test or 0.0), line.row.name)
-    return kinds.index(line.kind), r.role != "teacher", corpora.index(r.compared_on), *merit
+    return kinds.index(line.kind), r.role != "teacher", corpora.index(line.row.compared_on), *merit

@@ -116,7 +116,7 @@ def _rows(
                 "usable": row.anchor in usable,
                 "lost": below_overlap(row),
                 "teacher_id": teacher.anchor if teacher else None,
-                "corpus_place": corpora.index(r.compared_on),
+                "corpus_place": corpora.index(row.compared_on),
                 "export": export_command(r, row.anchor),
                 "hyperparameters": json.loads(json.dumps(r.hyperparameters, default=str)),
                 "scores": _scores(board, devs, row),
@@ -136,7 +136,7 @@ def _queries(board: Leaderboard, compared: Comparison) -> dict[str, dict[int, st
     """
     found: dict[str, dict[int, str]] = {}
     for row in board.rows:
-        examples, place = compared.examples.get(row.anchor), board.corpora.index(row.record.compared_on)
+        examples, place = compared.examples.get(row.anchor), board.corpora.index(row.compared_on)
         for name, of_set in examples.searches.items() if examples else ():
             drawn = (*of_set.lost_examples, *of_set.won_examples)
             texts = found.setdefault(f"{place} {of_set.queries} {name}", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -48,13 +49,13 @@ def run_records(folder: Path, *, unfinished: bool = False) -> list[Record]:
 
 
 def merged(parts: Iterable[tuple[Path, Iterable[Record]]]) -> Iterator[Record]:
-    """The records of each source, in order; a teacher or baseline that several scored on the same corpus is the first's."""
+    """The records of each source, in order; a teacher or baseline that several scored on the same sets is the first's."""
     owners: dict[tuple[str, ...], Path] = {}
     for source, records in parts:
         for record in records:
             if isinstance(record, ScoreRecord) and record.role != "student":
-                of_form = record.quantisation, record.teacher, record.origin, record.compared_on
-                key = record.name, *of_form, record.weights
+                scored_on = json.dumps(record.sets, sort_keys=True) if record.sets else record.corpus_fingerprint
+                key = record.name, record.quantisation, record.teacher, record.origin, record.weights, scored_on
                 if owners.setdefault(key, source) != source:
                     continue
             yield record

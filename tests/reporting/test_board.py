@@ -353,3 +353,24 @@ def test_students_of_two_teachers_of_one_name_are_told_apart(make_score):
     records = [make_score("s", 70.0, run=folder, source=f"{folder}/model") for folder in ("one", "two")]
     assert {row.name for row in boards.leaderboard(records).rows} == {"s of one/model", "s of two/model"}
     assert {row.name for row in boards.leaderboard(records[:1]).rows} == {"s"}
+
+
+def test_searches_among_other_documents_are_ranked_apart_where_they_select(make_score):
+    """The same STS sets do not make two runs comparable by what they find."""
+    sts = {"STS12/test": "a"}
+
+    def board(select):
+        rows = [
+            make_score(
+                f"{role} {run}", quality, run=run, role=role, select=select, sets=sts | {"retrieval/quora/test": run}
+            )
+            for run, quality in (("few", 90.0), ("all", 80.0))
+            for role in ("teacher", "student")
+        ]
+        return boards.leaderboard(rows)
+
+    apart, together = board("mrr@10"), board("sts")
+    assert [len(b.corpora) for b in (apart, together)] == [2, 1]
+    assert sum(row.pareto for row in apart.rows if row.record.role == "student") == 2
+    assert [row.record.run for row in together.rows if row.pareto] == ["few", "few"]
+    assert len(boards.leaderboard([row.record for row in apart.rows if row.record.run == "few"]).corpora) == 1

@@ -70,6 +70,18 @@ def test_a_baseline_of_several_runs_is_the_first_runs_with_all_its_seeds(make_sc
     assert [r.record_id for r in read] == ["a0", "a1", "a student", "b student"]
 
 
+def test_a_teacher_among_other_documents_is_another(make_score, tmp_path):
+    """Shares of its score would be of another search."""
+    for run in ("few", "all", "again"):
+        documents = "all" if run == "again" else run
+        sets = {"STS12/test": "a", "retrieval/quora/test": documents}
+        append_records(
+            tmp_path / run / "scores.jsonl", [make_score("t", record_id=run, run=run, role="teacher", sets=sets)]
+        )
+    read = read_runs([tmp_path / "few", tmp_path / "all", tmp_path / "again"])
+    assert [r.record_id for r in read] == ["few", "all"]
+
+
 def test_a_folder_without_scores_is_named(tmp_path):
     with pytest.raises(InputError, match=str(tmp_path)):
         read_runs([tmp_path])
