@@ -4,8 +4,9 @@ python tools/pairs_table.py RUN... [--sets] [--keep FILE.jsonl.xz]
 
 A run is the folder of `sweep --select retrieval,documents=teacher`, or a file of its records. Shares are of the teacher with
 float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. With --sets also each set's own
-share, in float32 at the widest. --keep writes the records of all runs' folders without the metrics that no table has, and
-with the indexes of the largest set alone; numbers have five digits, and the teacher and its PCA are kept of the first run.
+share, in float32 at the widest. --keep writes the records of all runs' folders without the metrics that no table has and the
+parts of STS sets, and with the indexes of the largest set alone; numbers have five digits, and the
+teacher and its PCA are kept of the first run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from distilbench.reporting.board import MISSING, Cell, Row, leaderboard
 from distilbench.reporting.frame import BoardColumn, searched_column
 from distilbench.reporting.runs import read_runs
 
-LEFT_OUT = ("map@100", "recall@1", "recall@10")
+KEPT = {"dev": ("ndcg@10", "spearman"), "test": ("ndcg@10", "mrr@10", "recall@100", "spearman")}
 CODES = ("float32", "int8", "int4", "int2", "binary")
 
 
@@ -69,7 +70,8 @@ def _kept(runs: Sequence[Path]) -> Iterator[str]:
         for line in (run / "scores.jsonl").read_text(encoding="utf-8").splitlines():
             record = json.loads(line, parse_float=lambda number: float(f"{float(number):.5g}"))
             if record["role"] == "student" or (run is runs[0] and record["method"] != "random_projection"):
-                record["scores"] = [score for score in record["scores"] if score["metric"] not in LEFT_OUT]
+                scores = (score for score in record["scores"] if score["metric"] in KEPT[score["split"]])
+                record["scores"] = [score for score in scores if score["variant"] == "all"]
                 most = max(index["documents"] for index in record["indexes"])
                 record["indexes"] = [i for i in record["indexes"] if (i["documents"], i["split"]) == (most, "test")]
                 yield json.dumps(record) + "\n"
