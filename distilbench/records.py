@@ -6,7 +6,7 @@ import lzma
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -316,15 +316,17 @@ class ScoreRecord(_Record):
         """The end of `source`, which tells apart teachers of one name, but not two ways to write one path."""
         return "/".join(Path(self.source).parts[-2:])
 
-    def compared_on(self, searches: bool, others: bool = True) -> str:
-        """What two rows must have in common to be compared: retrieval's test sets where `searches` count, and the `others`.
+    def compared_on(self, kinds: Collection[str]) -> str:
+        """What two rows must have in common to be compared: their test sets of these kinds (`Selection.kinds`).
 
-        Of records without such sets it is the others, or else the corpus.
+        Where there are none of them it is the STS sets, and of records without any the corpus.
         """
         tested = {name: digest for name, digest in self.sets.items() if name.endswith("/test")}
-        of_search = {name: tested.pop(name) for name in list(tested) if name.startswith(SEARCHES)}
-        counted = {**(of_search if searches else {}), **(tested if others else {})} or tested
-        return fingerprint(counted) if counted else self.corpus_fingerprint
+        kind_of = {name: "retrieval" if name.startswith(SEARCHES) else "sts" for name in tested}
+        for wanted in (kinds, ("sts",)):
+            if sets := {name: digest for name, digest in tested.items() if kind_of[name] in wanted}:
+                return fingerprint(sets)
+        return self.corpus_fingerprint
 
 
 def selection_groups(dev_groups: Iterable[str]) -> list[str]:

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from distilbench.records import read_records
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.frame import board_frame
-from distilbench.reporting.runs import read_runs
+from distilbench.reporting.study_file import read_study
 
 ROWS = (
     ("head in 32 bytes", "Neighbours d=128 for 2 bits", 32, False),
@@ -35,7 +34,7 @@ def main() -> None:
     print("| teacher | encoder | STS | kept | nDCG@10 | kept | MB | times as fast |")
     print("|---" * 8 + "|")
     for path in parser.parse_args().runs:
-        frame = board_frame(leaderboard(read_records(path) if path.is_file() else read_runs([path])))
+        frame = board_frame(leaderboard(read_study([path]).records))
         teacher = frame[(frame.role == "teacher") & (frame.code == "float32")].iloc[0]
         print(line(teacher.teacher, "itself", teacher, teacher))
         for title, row, size, of_teacher in ROWS:

@@ -19,10 +19,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from distilbench.records import read_records
 from distilbench.reporting.board import MISSING, Cell, Row, leaderboard
 from distilbench.reporting.frame import BoardColumn, searched_column
-from distilbench.reporting.runs import read_runs
+from distilbench.reporting.study_file import read_study
 
 KEPT = {"dev": ("ndcg@10", "spearman"), "test": ("ndcg@10", "mrr@10", "recall@100", "spearman")}
 CODES = ("float32", "int8", "int4", "int2", "binary")
@@ -38,8 +37,7 @@ def main() -> None:
     if asked.keep:
         with lzma.open(asked.keep, "wt", encoding="utf-8", preset=9 | lzma.PRESET_EXTREME) as kept:
             kept.writelines(_kept(asked.runs))
-    records = [read_records(path) if path.is_file() else read_runs([path]) for path in asked.runs]
-    board = leaderboard(record for of_run in records for record in of_run)
+    board = leaderboard(read_study(asked.runs).records)
     teacher = next(row for row in board.rows if row.record.role == "teacher" and row.record.quantisation == "float32")
     told = teacher.test
     print(f"Teacher: nDCG@10 {told.value:.2f} ({told.low:.1f} to {told.high:.1f}) over {board.columns[0].help}\n")

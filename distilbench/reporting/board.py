@@ -178,9 +178,7 @@ def _row(records: Sequence[ScoreRecord], columns: Sequence[Column], selection: S
     cells = {column.key: mean_cell([seed.score(column.key) for seed in seeds]) for column in columns}
     if len(seeds) == 1:
         cells = {key: cells[key]._replace(low=own.low, high=own.high) for key, own in seeds[0].values.items()}
-    searches = "retrieval" in selection.kinds
-    compared_on = records[0].compared_on(searches, others=not searches or "sts" in selection.kinds)
-    return Row(seeds[0].anchor, records[0], tuple(seeds), cells, "", compared_on)
+    return Row(seeds[0].anchor, records[0], tuple(seeds), cells, "", records[0].compared_on(selection.kinds))
 
 
 def _with_retention(row: Row, teacher: Row | None) -> dict[str, Cell]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord, read_records, read_trials
-from distilbench.storage.files import read_json_object
+from distilbench.storage.files import fingerprint, read_json_object
 
 SCORES = "scores.jsonl"
 TRIAL_FILES = ("trials.jsonl", "confirmations.jsonl")
@@ -54,7 +53,7 @@ def merged(parts: Iterable[tuple[Path, Iterable[Record]]]) -> Iterator[Record]:
     for source, records in parts:
         for record in records:
             if isinstance(record, ScoreRecord) and record.role != "student":
-                scored_on = json.dumps(record.sets, sort_keys=True) if record.sets else record.corpus_fingerprint
+                scored_on = fingerprint(record.sets) if record.sets else record.corpus_fingerprint
                 key = record.name, record.quantisation, record.teacher, record.origin, record.weights, scored_on
                 if owners.setdefault(key, source) != source:
                     continue

@@ -88,7 +88,7 @@ def write_study(
 def read_study(sources: Sequence[Path]) -> Study:
     """The records of run folders, files of records (`.jsonl`, compressed or not) and folders of reports, as one study.
 
-    A teacher or baseline that several sources scored on the same corpus is the first's.
+    A teacher or baseline that several sources scored on the same sets is the first's.
     """
     parts: list[tuple[Path, Sequence[Record]]] = []
     runs: list[RunRecord] = []
