@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from distilbench.reporting import formats
 from distilbench.reporting.board import Cell, Leaderboard, Row, mean_cell, percent
-from distilbench.reporting.columns import DEV, HEADLINES, TASKS, Column, mean_of
+from distilbench.reporting.columns import DEV, HEADLINES, STS_AVERAGE, TASKS, Column, mean_of
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.serving import (
     ServingCosts,
@@ -174,7 +174,8 @@ def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
     for metric in TASKS["retrieval"][1]:
         column = searched_column(board, metric)
         leads = bool(column.keys) and metric in HEADLINES
-        yield replace(column, group="Quality" if leads else "", on=EVERYWHERE if leads else REPORT)
+        seen = EVERYWHERE if leads else REPORT if column.title != test.title else ()
+        yield replace(column, group="Quality" if leads else "", on=seen)
 
 
 def searched_column(board: Leaderboard, metric: str) -> BoardColumn:
@@ -280,9 +281,11 @@ def _score(board: Leaderboard, column: Column) -> BoardColumn:
     name = re.sub(r"\W+", "_", column.key.replace("@", ""))
     classified = [key for key in keys if key.startswith("classification")][:1]
     few = sum(key.startswith("sts:") for key in keys) <= SHOWN_SETS
-    reported = column.key in (DEV, *classified) or (few and column.key.startswith("sts:"))
+    reported = column.key in (DEV, *classified) or (few and column.key.startswith("sts:") and STS_AVERAGE not in keys)
     on = ("report", "terminal") if column.key == DEV else REPORT if reported else ()
     score = BoardColumn(name, column.title, lambda row: row.cells[column.key], help=column.help, group=column.group)
+    if column.key == STS_AVERAGE:
+        score, on = replace(score, title="STS", group="Quality"), LEADS
     return replace(score, on=on, dev=column.dev, shares=True, keys=(column.key,))
 
 

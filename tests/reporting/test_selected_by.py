@@ -15,6 +15,8 @@ from distilbench.records import Score, ScoreRecord, append_records
 from distilbench.reporting.board import leaderboard, notices
 from distilbench.reporting.choice import ServingBudget, best_under
 from distilbench.reporting.comparison import compare_rows
+from distilbench.reporting.exports import Report
+from distilbench.reporting.frame import board_columns
 from distilbench.reporting.page import write_report
 
 RNG = np.random.default_rng(0)
@@ -60,6 +62,16 @@ def test_dev_and_the_test_score_are_of_what_was_selected_by(make_score: Any) -> 
     sts = [r.cells["sts_average"].value for r in board.rows[1:]]
     assert sts[0] < sts[1] and [r.cells["sts:STSB"].value is not None for r in board.rows] == [True] * 3
     assert any("selected by nDCG@10 on dev" in line for line in notices(board))
+
+
+def test_the_mean_of_sts_leads_beside_a_search_and_no_metric_has_two_columns(make_score: Any) -> None:
+    board = board_of(make_score)
+    [sts] = [c for c in board_columns(board) if c.name == "sts_average"]
+    assert (sts.title, sts.group, "page" in sts.on) == ("STS", "Quality", True)
+    report = Report(board)
+    titles = [c.title for c in report.columns]
+    assert sts.text(board.rows[0]) in report.markdown() and len(set(titles)) == len(titles)
+    assert "nDCG@10" in titles and "STSB" not in titles
 
 
 def test_a_mix_has_a_test_score_where_all_its_parts_have(make_score: Any) -> None:
