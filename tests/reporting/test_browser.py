@@ -690,11 +690,12 @@ def rebuilt(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_committed_table_is_that_of_its_records(rebuilt):
-    """Who changes the table builds it again: `distilbench report reports/real-data --out reports/real-data`."""
-    committed = REPORTS / "real-data"
-    assert (rebuilt.parent / "leaderboard.md").read_text() == (committed / "leaderboard.md").read_text()
-    assert read_study([rebuilt.parent]).records == read_study([committed]).records
+@pytest.mark.parametrize("study", ("real-data", "search"))
+def test_the_committed_table_is_that_of_its_records(study, tmp_path):
+    """Who changes the table builds it again: `distilbench report reports/STUDY --out reports/STUDY`."""
+    page = report_from([REPORTS / study], tmp_path)
+    assert (page.parent / "leaderboard.md").read_text() == (REPORTS / study / "leaderboard.md").read_text()
+    assert read_study([page.parent]).records == read_study([REPORTS / study]).records
 
 
 @pytest.mark.slow
