@@ -1,10 +1,11 @@
 """Is a student of a user's own text better there than the general one? A table of both, with paired intervals.
 
-    distilbench evaluate OWN GENERAL --teacher TEACHER --data USER --tasks retrieval --name score-USER
+    distilbench evaluate OWN GENERAL [CONTINUED] --teacher TEACHER --data USER --tasks retrieval --name score-USER
     python benchmarks/own_domain.py runs/score-USER ...
 
-Each folder is such an evaluation: the user's own student is named first. The scores are those of the test queries, which no
-choice has seen, with 95 % intervals over them; the difference is own minus general, paired: both are resampled alike.
+Each folder is such an evaluation: the user's own student is named first, and third, if there is one, the general student that
+was trained further on the user's text. The scores are those of the test queries, which no choice has seen, with 95 % intervals
+over them; a difference is that to the general student, paired: both are resampled alike.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
-    print("| user | queries | metric | teacher | own student | general student | own - general | p |")
-    print("|---" * 8 + "|")
+    print(
+        "| user | queries | metric | teacher | own | general | continued | own - general | p | continued - general | p |"
+    )
+    print("|---" * 11 + "|")
     for run in parser.parse_args().runs:
         for line in lines(run):
             print(line)
@@ -39,26 +42,29 @@ def lines(run: Path) -> Iterator[str]:
     """A line for each metric of each test set of an evaluation.
 
     Raises:
-        SystemExit: it is not one of a teacher and two students.
+        SystemExit: it is not one of a teacher and two or three students.
     """
     folders = json.loads((run / "config.json").read_text())["models"]
     records = [r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)]
     whole = {(r.role, r.label): r for r in records if r.quantisation == "float32"}
     teachers = [r for (role, _), r in whole.items() if role == "teacher"]
-    own, general = (whole.get(("encoder", Path(folder).name)) for folder in (*folders, "", "")[:2])
-    if not teachers or own is None or general is None:
-        raise SystemExit(f"{run}: rows {sorted(label for _, label in whole)}; expected a teacher and two students")
-    scored = [items(run, record) for record in (teachers[0], own, general)]
+    students = [found for folder in folders if (found := whole.get(("encoder", Path(folder).name)))]
+    if not teachers or len(students) not in (2, 3) or len(students) < len(folders):
+        raise SystemExit(
+            f"{run}: rows {sorted(label for _, label in whole)}; expected a teacher and two or three students"
+        )
+    scored = [items(run, record) for record in (teachers[0], *students)]
     for name in scored[0]:
         _, data, metric = name.split("/")
         if metric not in METRICS:
             continue
-        teacher, one, other = (resampled_mean(of[name]) for of in scored)
+        cells = [data, str(len(scored[0][name])), METRICS[metric], *(told(resampled_mean(of[name])) for of in scored)]
         averages = paired_bootstrap([[{name: Items(of[name])}] for of in scored[1:]])
-        difference = paired_difference(averages, 0, 1)
-        low, high = difference.low, difference.high
-        cells = [data, str(len(scored[0][name])), METRICS[metric], *map(told, (teacher, one, other))]
-        cells += [f"{difference.value:+.2f} ({low:+.2f} to {high:+.2f})", f"{difference.p:.3f}"]
+        for student in (0, 2)[: len(students) - 1]:
+            found = paired_difference(averages, student, 1)
+            cells += [f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})", f"{found.p:.3f}"]
+        if len(students) == 2:
+            cells = [*cells[:6], "", *cells[6:], "", ""]
         yield f"| {' | '.join(cells)} |"
 
 

@@ -97,6 +97,37 @@ encoders() {  # a head, a static student, two layers and their pairs with every 
   done
 }
 
+users() {  # three users of search, ten minutes each: a static student of their own text, beside a general one and that one continued
+  local user kind student
+  folder others boolq wikiqa covidqa climatefever cystic npl
+  text much 1 'NR % 5 == 0' 'NR % 6 == 0'
+  for user in medquad squad; do folder "users/$user" "$user"; done
+  $PYTHON benchmarks/folders.py "$DIR" "$RUNS/proof"
+  ln -sfn "$RUNS/proof/users/stackexchange" "$RUNS/users/stackexchange"
+  # shellcheck disable=SC2046
+  $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row static --data "$RUNS/others" --text "$RUNS/much/*.tsv" \
+    --max-sentences 0 --max-documents 1000 --max-pairs 2000 --name general --quantise int8 $(common retrieval)
+  exported general "static, d=256, float32" general
+  for user in stackexchange medquad squad; do
+    for kind in own continued; do
+      student=$([ $kind = own ] && echo static || echo "$RUNS/exports/general")
+      # shellcheck disable=SC2046
+      $PYTHON -m distilbench sweep --method hpd --space search_spaces/static --student "$student" --data "$RUNS/users/$user" \
+        --time-budget 10m --name "$kind-$user" $(common retrieval)
+      exported "$kind-$user" "HPD d=256, float32" "$kind-$user"
+    done
+    # shellcheck disable=SC2046
+    $PYTHON -m distilbench evaluate "$RUNS/exports/own-$user" "$RUNS/exports/general" "$RUNS/exports/continued-$user" \
+      --data "$RUNS/users/$user" --tasks retrieval --indexes flat --max-documents 0 --name "score-$user" \
+      --teacher "$TEACHER" --backend "$BACKEND" --store "$RUNS/store" --runs "$RUNS/runs"
+  done
+  $PYTHON benchmarks/own_domain.py "$RUNS"/runs/score-*
+}
+
+exported() {  # FOLDER ROW RUN
+  [ -e "$RUNS/exports/$1" ] || $PYTHON -m distilbench export "$RUNS/runs/$3" --student "$2" --to "$RUNS/exports/$1"
+}
+
 tables() {
   for run in "$RUNS"/runs/"$NAME"-*; do
     echo "## $(basename "$run")"

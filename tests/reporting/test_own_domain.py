@@ -20,10 +20,17 @@ from own_domain import lines
 
 @pytest.fixture
 def evaluation(tmp_path, make_score):
-    """The folder of an evaluation of a teacher, "own" and "general": shares of 40 queries that find their answers."""
+    """The folder of an evaluation of a teacher and students: shares of 40 queries that find their answers."""
 
     def make(**shares: float) -> Path:
-        write_json(tmp_path / "config.json", {"models": ["students/own", "other/general"]})
+        write_json(
+            tmp_path / "config.json",
+            {
+                "models": [
+                    f"students/{name}" for name in ("own", "general", *(["continued"] if "continued" in shares else []))
+                ]
+            },
+        )
         for label, share in shares.items():
             role = "teacher" if label == "teacher" else "encoder"
             record = make_score(label, 70.0, role=role, record_id=label)
@@ -41,9 +48,16 @@ def test_the_difference_is_own_minus_general_with_an_interval(evaluation) -> Non
     (line,) = lines(evaluation(general=0.5, teacher=0.9, own=0.75))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[:3] == ["mine", "40", "MRR@10"]
-    assert [cell.split()[0] for cell in cells[3:7]] == ["90.00", "75.00", "50.00", "+25.00"]
-    low, high = (float(bound) for bound in cells[6].split("(")[1].strip(")").split(" to "))
-    assert 5 < low < 25 < high < 45 and float(cells[7]) < 0.05
+    assert [cell.split()[0] for cell in cells[3:6] + cells[7:8]] == ["90.00", "75.00", "50.00", "+25.00"]
+    low, high = (float(bound) for bound in cells[7].split("(")[1].strip(")").split(" to "))
+    assert 5 < low < 25 < high < 45 and float(cells[8]) < 0.05 and {cells[6], *cells[9:]} == {""}
+
+
+def test_the_general_student_trained_further_has_a_difference_of_its_own(evaluation) -> None:
+    (line,) = lines(evaluation(general=0.5, teacher=0.9, own=0.75, continued=0.6))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert [cell.split()[0] for cell in cells[5:]][:3] == ["50.00", "60.00", "+25.00"]
+    assert cells[9].split()[0] == "+10.00" and len(cells) == 11
 
 
 def test_equal_students_have_no_difference(evaluation) -> None:
@@ -52,5 +66,5 @@ def test_equal_students_have_no_difference(evaluation) -> None:
 
 
 def test_an_evaluation_of_something_else_is_refused(evaluation) -> None:
-    with pytest.raises(SystemExit, match="expected a teacher and two students"):
+    with pytest.raises(SystemExit, match="expected a teacher and two or three students"):
         list(lines(evaluation(teacher=0.9, own=0.5)))
