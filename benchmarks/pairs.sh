@@ -106,7 +106,7 @@ users() {  # three users of search, ten minutes each: a static student of their 
   ln -sfn "$RUNS/proof/users/stackexchange" "$RUNS/users/stackexchange"
   # shellcheck disable=SC2046
   $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row static --data "$RUNS/others" --text "$RUNS/much/*.tsv" \
-    --max-sentences 0 --max-documents 1000 --max-pairs 2000 --name general --quantise int8 $(common retrieval)
+    --max-sentences 0 --max-documents 1000 --max-pairs 2000 --seeds 1 --name general --quantise int8 $(common retrieval)
   exported general "static, d=256, float32" general
   for user in stackexchange medquad squad; do
     for kind in own continued; do
