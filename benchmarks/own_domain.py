@@ -4,8 +4,8 @@
     python benchmarks/own_domain.py runs/score-USER ...
 
 Each folder is such an evaluation: the user's own student is named first, and third, if there is one, the general student that
-was trained further on the user's text. The scores are those of the test queries, which no choice has seen, with 95 % intervals
-over them; a difference is that to the general student, paired: both are resampled alike.
+was trained further on the user's text. The scores are those of the test queries, which no choice has seen, with 95 %
+intervals over them; a difference is that to the general student, paired: both are resampled alike.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from distilbench.data.text import text_name
 from distilbench.data.training_text import with_judgements, with_text
 from distilbench.data.vector_file import restrict_to_vectors
 from distilbench.errors import InputError
-from distilbench.prepare.reranked import check_reranker
 from distilbench.records import ON_DEMONSTRATION
 from distilbench.selection import STS
 from distilbench.settings.run import PreparationSettings
@@ -31,8 +30,6 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
         asked, where = about(root).selection, FILE
     if needs.augmentation and not settings.augment:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
-    if needs.reranked:
-        check_reranker(settings.cross_encoder)
     if root is not None:
         corpus = folder_corpus(root, limits, needs, bool(texts.sources), asked)
     else:  # what is trained on comes from --text, and so do the sentences that are held out

@@ -20,8 +20,6 @@ class Requirements:
     """Whether one trains on sentences made from the training sentences."""
     negatives: bool = False
     """Whether one learns from hard negatives of judged queries."""
-    reranked: int = 0
-    """How many of these negatives, the nearest first, a reranker scores."""
     nearest: int = 0
     """How many nearest others of each training sentence are known."""
     logits: bool = False
@@ -37,7 +35,6 @@ class Requirements:
             self.pair_tasks + other.pair_tasks,
             self.augmentation or other.augmentation,
             self.negatives or other.negatives,
-            max(self.reranked, other.reranked),
             max(self.nearest, other.nearest),
             self.logits or other.logits,
             self.queries or other.queries,

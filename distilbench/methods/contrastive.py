@@ -16,12 +16,12 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderParams
+from distilbench.methods.parts.losses import info_nce
 from distilbench.methods.parts.starts import UntargetedParams, start_projection
 from distilbench.methods.parts.supervised import (
     LabelledExamples,
     LabelledParams,
     check_labelled,
-    contrast_loss,
     labelled_needs,
 )
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
@@ -70,7 +70,6 @@ class Contrastive(Whitened):
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
         labels = [] if params.get("labelled", "triplets") == "triplets" else [str(params["labelled"])]
-        labels += ["reranked"] * bool(params.get("rerank"))
         return ", ".join(filter(None, [*labels, super().variant(params)]))
 
     def phases(self) -> list[Phase]:
@@ -82,10 +81,9 @@ class Contrastive(Whitened):
         return self.batch_shape(self.labelled.rows(index_B))
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
-        """`contrast` of a batch's rows."""
-        scores = self.labelled.scores(index_B, self.on_device)
-        return self.contrast(self.outputs(self.labelled.rows(index_B, self.at)).float(), len(index_B), scores)
+        """Supervised InfoNCE with hard negatives (SimCSE)."""
+        return self.contrast(self.outputs(self.labelled.rows(index_B, self.at)).float(), len(index_B))
 
-    def contrast(self, vectors: Tensor, anchors: int, score_BC: Tensor | None) -> Tensor:
-        """`contrast_loss` of their vectors: anchors, positives, hard negatives of all anchors."""
-        return contrast_loss(vectors, anchors, self.params.tau, score_BC, self.params.rerank)
+    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
+        """Supervised InfoNCE of the vectors of a batch's rows: anchors, positives, hard negatives of all anchors."""
+        return info_nce(vectors[:anchors], vectors[anchors:], self.params.tau)

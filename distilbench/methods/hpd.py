@@ -30,7 +30,7 @@ from distilbench.methods.parts.losses import (
 )
 from distilbench.methods.parts.nested import NestedParams, check_widths
 from distilbench.methods.parts.starts import ProjectedParams, regression, spread, start_projection
-from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, fine_tuning_label
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     ACTIVATIONS,
     Activation,
@@ -130,7 +130,7 @@ class HPD(Whitened, FineTuned):
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        parts = ["tuned head"] * bool(params.get("head_steps")) + fine_tuning_label(params)
+        parts = ["tuned head"] * bool(params.get("head_steps")) + ["fine-tuned"] * bool(params.get("ft_epochs"))
         parts += ["augmented"] * bool(params.get("augmentation"))
         return ", ".join(filter(None, [*parts, super().variant(params)]))
 

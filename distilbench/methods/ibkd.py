@@ -25,7 +25,7 @@ from distilbench.methods.parts.encoder_method import TRAINING_TOKENS
 from distilbench.methods.parts.heads import as_dense
 from distilbench.methods.parts.losses import full_precision, info_nce, supervised_info_nce
 from distilbench.methods.parts.starts import principal_axes, regression, spread
-from distilbench.methods.parts.supervised import FineTuned, FineTuningParams, fine_tuning_label
+from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
 from distilbench.methods.parts.unlabelled import UnlabelledParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase
@@ -120,8 +120,9 @@ class IBKD(FineTuned):
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        weights = [params.get("beta1", 1.0), params.get("beta2", 0.5) if params.get("ft_epochs") else 0]
-        return ", ".join(["CKD"] * (not any(weights)) + fine_tuning_label(params))
+        fine_tuned = bool(params.get("ft_epochs"))
+        weights = [params.get("beta1", 1.0), params.get("beta2", 0.5) if fine_tuned else 0]
+        return ", ".join(["CKD"] * (not any(weights)) + ["fine-tuned"] * fine_tuned)
 
     def phases(self) -> list[Phase]:
         stage1 = self.distil(self._start_map, [self.student, self.map])
@@ -175,19 +176,15 @@ class IBKD(FineTuned):
         x_BD, s_BD = self._input_and_output(rows)
         return info_nce(self.map(s_BD).float(), t_BT, self.params.tau) + self.params.beta1 * self._hsic(x_BD, s_BD)
 
-    def supervised_loss(self, rows: NDArray[np.int64], anchors: int, score_BC: Tensor | None) -> Tensor:
+    def supervised_loss(self, rows: NDArray[np.int64], anchors: int) -> Tensor:
         """Stage 2: supervised InfoNCE with hard negatives + beta2 HSIC(X, S') of the anchors (equations 9 to 11)."""
         if not self.params.beta2:
-            return super().supervised_loss(rows, anchors, score_BC)
+            return super().supervised_loss(rows, anchors)
         x_BD, s_BD = self._input_and_output(rows)
         out_Bd = self.as_stored(self.project(s_BD).float())
-        return self.contrast(out_Bd, anchors, score_BC) + self.params.beta2 * self._hsic(
-            x_BD[:anchors], out_Bd[:anchors]
-        )
+        return self.contrast(out_Bd, anchors) + self.params.beta2 * self._hsic(x_BD[:anchors], out_Bd[:anchors])
 
-    def contrast(self, vectors: Tensor, anchors: int, score_BC: Tensor | None) -> Tensor:
+    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
         """Equation 10: an anchor is told from its own hard negatives alone."""
-        if score_BC is not None:
-            return super().contrast(vectors, anchors, score_BC)
         negatives_BKD = vectors[2 * anchors :].reshape(anchors, -1, vectors.shape[-1])
         return supervised_info_nce(vectors[:anchors], vectors[anchors : 2 * anchors], negatives_BKD, self.params.ft_tau)

@@ -44,8 +44,7 @@ class Matryoshka(contrastive.Contrastive):
         """The width that was trained, of which a row may be the first part."""
         return ", ".join(filter(None, [super().variant(params), f"of {params['output_dim']}"]))
 
-    def contrast(self, vectors: Tensor, anchors: int, score_BC: Tensor | None) -> Tensor:
-        """Mean over the widths w of the contrastive loss of the first w numbers."""
+    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
+        """Mean over the widths w of supervised InfoNCE on the first w numbers."""
         widths = self.widths_of(self.params.model_dump())
-        contrast = super().contrast
-        return torch.stack([contrast(vectors[:, :w], anchors, score_BC) for w in widths]).mean()
+        return torch.stack([super(Matryoshka, self).contrast(vectors[:, :w], anchors) for w in widths]).mean()

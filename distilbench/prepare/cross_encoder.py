@@ -108,27 +108,15 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
     Its sentences are cut where its own tokenizer says.
     """
     what = f"cross-encoder {str(folder)!r}"
-    columns = _columns(what, _config(folder), task)
+    if not folder.is_dir():
+        raise InputError(f"{what}: no such folder; expected a Hugging Face folder of a sequence classification model")
+    EncoderSpec(str(folder.absolute())).folder()  # config and weights are there
+    columns = _columns(what, read_json_object(folder / "config.json", "expected a Hugging Face model's"), task)
     readable_tokenizer(str(folder), what)
     model = _load(str(folder), what, device)
     if drawn := _drawn(model, folder / "model.safetensors"):
         raise InputError(f"{what}: no weights of {', '.join(drawn)}; expected a fine-tuned model")
     return TaskCrossEncoder(model, columns)
-
-
-def cross_encoder_outputs(folder: Path) -> list[str]:
-    """The names of a fine-tuned cross-encoder's outputs, from its config alone."""
-    return list(_outputs(f"cross-encoder {str(folder)!r}", _config(folder)).values())
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise InputError(
-            f"cross-encoder {str(folder)!r}: no such folder; expected a Hugging Face folder of a sequence classification "
-            "model"
-        )
-    EncoderSpec(str(folder.absolute())).folder()  # config and weights are there
-    return read_json_object(folder / "config.json", "expected a Hugging Face model's")
 
 
 def _load(source: str, what: str, device: str, **options: Any) -> sentence_transformers.CrossEncoder:
@@ -158,15 +146,11 @@ def _drawn(model: sentence_transformers.CrossEncoder, weights: Path) -> list[str
     return sorted(own - saved)[:3]
 
 
-def _outputs(what: str, config: dict[str, Any]) -> dict[int, str]:
+def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:
     architectures = list(map(str, config.get("architectures") or []))
     if not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise InputError(f"{what}: its architectures are {architectures}; expected one ...ForSequenceClassification")
-    return {int(i): str(name) for i, name in (config.get("id2label") or {0: "LABEL_0", 1: "LABEL_1"}).items()}
-
-
-def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:
-    labels = _outputs(what, config)
+    labels = {int(i): str(name) for i, name in (config.get("id2label") or {0: "LABEL_0", 1: "LABEL_1"}).items()}
     unchanged = list(range(len(labels)))
     if task is None:
         return unchanged
@@ -309,10 +293,10 @@ class FineTuning:
 
 @dataclass(frozen=True)
 class CrossEncoding(ShardTask):
-    """Turns pairs into shards of logits; `task` need not have its splits, and None takes the outputs as they are."""
+    """Turns pairs into shards of logits; `task` need not have its splits."""
 
     cross_encoder: Path
-    task: PairTask | None
+    task: PairTask
     left: Sequence[str]
     right: Sequence[str]
     folder: Path
@@ -355,34 +339,18 @@ def logits_artifact(
     }
     label = f"Cross-encoder logits, {task.name} {split}"
 
-    def finished(logits_PC: NDArray[np.float32]) -> NDArray[np.float32]:
-        if task.kind != "regression" or split != "train":
-            return logits_PC
-        return _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)
-
     def make(folder: Path, missing: list[str]) -> None:
         work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
-        save_outputs(work, LOGITS, finished, label, store, size)
+        gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
+        run_pool(work, work.missing(len(left), SHARD_PAIRS), label, size=size, gpu=gpu, store=store)
+        logits_PC = ShardedArray.open(folder, len(left), SHARD_PAIRS).block(0, len(left))
+        if task.kind == "regression" and split == "train":
+            logits_PC = _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)
+        save_array(folder / LOGITS, logits_PC)
+        for path in folder.glob("shard-*.npy"):
+            path.unlink()
 
     return store.build("logits", parts, [LOGITS], make)
-
-
-def save_outputs(
-    work: CrossEncoding,
-    name: str,
-    finished: Callable[[NDArray[np.float32]], NDArray[np.float32]],
-    label: str,
-    store: ArtifactStore,
-    size: PoolSize,
-) -> None:
-    """Write the file `name` into the work's folder: what `finished` makes of the outputs of all pairs, P x C."""
-    pairs = len(work.left)
-    gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
-    run_pool(work, work.missing(pairs, SHARD_PAIRS), label, size=size, gpu=gpu, store=store)
-    outputs_PC = ShardedArray.open(work.folder, pairs, SHARD_PAIRS).block(0, pairs)
-    save_array(work.folder / name, finished(outputs_PC))
-    for path in work.folder.glob("shard-*.npy"):
-        path.unlink()
 
 
 def _on_unit_scale(logits_PC: NDArray[np.float32], target_P: NDArray[np.float32], label: str) -> NDArray[np.float32]:

@@ -33,8 +33,6 @@ from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
 FILE = "prepared.json"
-SCORES = "scores.npy"
-"""In the artifact of a reranker's scores: judged pairs x (1 + candidates), float32."""
 LOGITS = "logits.npy"
 """In the artifact of a cross-encoder's logits: pairs x outputs, float32."""
 
@@ -85,8 +83,6 @@ class Artifacts:
     """That cross-encoder's own scores."""
     negatives: Path | None = None
     """Candidates for the hard negatives of judged queries."""
-    reranked: Path | None = None
-    """A reranker's scores of judged queries' passages."""
     nearest: Path | None = None
     """The nearest others of each training sentence."""
     judged: SelectionSets | None = None
@@ -118,7 +114,7 @@ class Artifacts:
             "students": {name: student.described() for name, student in self.students.items()},
             "teacher": vars(self.teacher.absolute()),
             "vectors": {**vars(self.vectors), "folder": str(self.vectors.folder)},
-            **{name: _path(getattr(self, name)) for name in ("pca", "logits", "negatives", "reranked", "nearest")},
+            **{name: _path(getattr(self, name)) for name in ("pca", "logits", "negatives", "nearest")},
             **{name: to_json(value, arrays.__setitem__, name) for name, value in sets.items()},
         }
         for name, array in arrays.items():
@@ -138,7 +134,6 @@ class Artifacts:
             "tokens": [student.tokens for student in students],
             "logits": [self.logits],
             "negatives": [self.negatives],
-            "reranker's scores": [self.reranked],
             "nearest": [self.nearest],
             "layers": [student.ranking for student in students],
             "static": [student.static for student in students],
@@ -194,8 +189,6 @@ class Prepared:
     """The training sentences that are queries, where a method asks for it."""
     candidates: Candidates | None = None
     """Candidates for the hard negatives of these queries."""
-    reranked_TC: NDArray[np.float32] | None = None
-    """A reranker's scores of each judged pair, and of the first of its query's candidates."""
     nearest_NK: NDArray[np.int32] | None = None
     """The nearest others of each training sentence, by their place among these."""
     judged: SelectionSets | None = None
@@ -243,7 +236,6 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         return np.asarray(np.load(folder / f"{name}.npy", allow_pickle=False))
 
     negatives, nearest, logits = (saved[name] and Path(saved[name]) for name in ("negatives", "nearest", "logits"))
-    reranked = saved.get("reranked")  # not in older runs
     sets = {name: from_json(saved[name], array) for name in ("dev", "task", "judged", "tested")}
     prepared = Prepared(
         teacher=EncoderSpec(**saved["teacher"]),
@@ -259,7 +251,6 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         judged_P2=array("judged"),
         queries=array("queries") if (folder / "queries.npy").is_file() else array("train")[:0],  # not in older runs
         candidates=load_candidates(negatives) if negatives else None,
-        reranked_TC=np.load(Path(reranked) / SCORES, allow_pickle=False) if reranked else None,
         nearest_NK=load_nearest(nearest) if nearest else None,
         judged=sets["judged"],
         tested=sets["tested"],

@@ -32,7 +32,6 @@ from distilbench.prepare.nearest import candidates_artifact, nearest_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import Artifacts, StudentArtifacts
 from distilbench.prepare.pruned_students import grown_static, pruned_encoder, pruned_static
-from distilbench.prepare.reranked import reranked_artifact
 from distilbench.prepare.selection_sets import dev_sets, judged_sets
 from distilbench.prepare.skipped_layers import skipped_layers_artifact
 from distilbench.prepare.static_start import static_start_artifact
@@ -62,19 +61,13 @@ def prepare_corpus(
     for line in corpus.found[notes_before:]:
         console.print(f"  {line}", markup=False)
     judged, tested = judged_sets(corpus, vectors.take)
-    negatives, reranked = candidates_artifact(corpus, vectors, store) if needs.negatives else None, None
-    if negatives is not None and needs.reranked:
-        assert settings.cross_encoder is not None  # `check_reranker`
-        cross = Path(settings.cross_encoder)
-        reranked = reranked_artifact(corpus, negatives, needs.reranked, cross, store, settings.pool)
     prepared = Artifacts(
         corpus,
         settings.teacher_encoder,
         vectors,
         pca_artifact(vectors, corpus.train, store),
         StudentArtifacts(settings.student),
-        negatives=negatives,
-        reranked=reranked,
+        negatives=candidates_artifact(corpus, vectors, store) if needs.negatives else None,
         nearest=nearest_artifact(vectors, corpus.train, needs.nearest, store) if needs.nearest else None,
         judged=judged,
         tested=tested,

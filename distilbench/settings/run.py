@@ -91,8 +91,7 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
         DEFAULT_STUDENT,
     )
     cross_encoder: str | None = option(
-        "A fine-tuned cross-encoder's folder: for dse, where by default the teacher is fine-tuned on the task, and a "
-        "reranker for methods with `rerank`.",
+        "For dse: a fine-tuned cross-encoder's folder; default: the teacher is fine-tuned on the task.",
         None,
         panel=ENCODERS,
     )

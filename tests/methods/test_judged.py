@@ -23,8 +23,6 @@ RETRIEVAL: dict[str, dict[str, Any]] = {
     "matryoshka": {"labelled": "retrieval", "hard_negatives": 2},
     "ibkd": {"labelled": "retrieval", "hard_negatives": 8},
 }
-RERANKED: dict[str, dict[str, Any]] = {name: {**given, "rerank": 0.5} for name, given in RETRIEVAL.items()}
-RERANKED["hpd"] = {"labelled": "retrieval", "hard_negatives": 2, "ft_epochs": 1, "ft_batch_size": 8, "rerank": 1}
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +32,7 @@ def judged(prepared: Prepared) -> Prepared:
     others = np.setdiff1d(prepared.train, pairs.ravel())
     queries = np.unique(pairs[:, 0])
     found, cosine = nearest_documents(prepared.vectors.take, queries, others, 12)
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(len(pairs), 9)).astype(np.float32)
-    return replace(prepared, judged_P2=pairs, candidates=Candidates(queries, others[found], cosine), reranked_TC=scores)
+    return replace(prepared, judged_P2=pairs, candidates=Candidates(queries, others[found], cosine))
 
 
 def loss_of(method: Learner) -> Callable[[np.ndarray[Any, Any]], torch.Tensor]:
@@ -45,11 +41,9 @@ def loss_of(method: Learner) -> Callable[[np.ndarray[Any, Any]], torch.Tensor]:
     return phase.loss
 
 
-@pytest.mark.parametrize(
-    ("name", "given"), [(name, given) for kind in (RETRIEVAL, RERANKED) for name, given in sorted(kind.items())]
-)
-def test_a_loss_falls(build: Build, judged: Prepared, name: str, given: dict[str, Any]) -> None:
-    method = build(name, on=judged, dropout=False, **given)
+@pytest.mark.parametrize("name", sorted(RETRIEVAL))
+def test_a_loss_falls(build: Build, judged: Prepared, name: str) -> None:
+    method = build(name, on=judged, dropout=False, **RETRIEVAL[name])
     phase = method.phases()[-1]
     assert phase.examples == len(judged.judged_P2)
     loss, index = loss_of(method), np.arange(8)
@@ -64,49 +58,6 @@ def test_a_loss_falls(build: Build, judged: Prepared, name: str, given: dict[str
         values.append(float(value.detach()))
     assert np.isfinite(values).all() and values[-1] < values[0]
     assert method.embed(judged.judged_P2[:3].ravel()).shape[0] == 6
-
-
-def test_a_student_takes_on_the_rerankers_order(build: Build, judged: Prepared) -> None:
-    """Scores are learned of which neither labels nor the teacher say anything."""
-    found = judged.candidates
-    assert found is not None
-    drawn = 4 * np.random.default_rng(1).normal(size=found.cosine_QM.shape).astype(np.float32)
-    of_T = np.searchsorted(found.queries, judged.judged_P2[:, 0])
-    scores = np.column_stack([np.full(len(of_T), -9, dtype=np.float32), drawn[of_T]])
-    method = build(
-        "hpd", on=replace(judged, reranked_TC=scores), dropout=False, **{**RERANKED["hpd"], "hard_negatives": 6}
-    )
-    of_Q = found.rows_QM[:, :6]
-
-    def agreement() -> float:
-        query, own = method.embed(found.queries), method.embed(of_Q.ravel()).reshape(*of_Q.shape, -1)
-        cosine = np.einsum("qd,qkd->qk", query, own) / np.linalg.norm(own, axis=-1)
-        wanted = drawn[:, :6]
-        return float(np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(cosine, wanted, strict=True)]))
-
-    before, loss = agreement(), loss_of(method)
-    optimiser = torch.optim.Adam([p for p in method.parameters() if p.requires_grad], lr=0.003)
-    for _ in range(40):
-        optimiser.zero_grad()
-        loss(np.arange(len(judged.judged_P2))).backward()
-        optimiser.step()
-    assert agreement() > max(0.3, before + 0.3)
-
-
-@pytest.mark.parametrize("given", [{"labelled": "pairs"}, {"hard_negatives": 0}])
-def test_a_reranker_needs_passages_to_score(given: dict[str, Any]) -> None:
-    method, values = get_method("contrastive"), {**RETRIEVAL["contrastive"], "rerank": 0.5, "output_dim": 32, **given}
-    fields = method.params_type.model_fields
-    builder = CorpusBuilder("few")
-    builder.train_on([f"sentence {i}" for i in range(40)])
-    builder.add_pairs([f"sentence {i}" for i in range(20)], [f"sentence {i + 20}" for i in range(20)])
-    corpus = replace(builder.build(), judged_P2=np.arange(40).reshape(20, 2), passages=np.arange(20, 40))
-
-    def possible(field: str) -> list[Any]:
-        return [{"batch_size": 8, **values}.get(field, fields[field].default)]
-
-    with pytest.raises(InputError, match=r"rerank: .*expected labelled: retrieval and hard_negatives above 0"):
-        method.check_corpus(possible, corpus, 32)
 
 
 @pytest.mark.parametrize("name", sorted(RETRIEVAL))
@@ -126,4 +77,3 @@ def test_too_few_judgements_are_refused_before_anything_runs(name: str) -> None:
         method.check_corpus(possible(hard_negatives=5), corpus, 32)
     method.check_corpus(possible(hard_negatives=4), corpus, 32)
     assert method.needs(possible()).negatives and not method.needs(possible(hard_negatives=0)).negatives
-    assert method.needs(possible()).reranked == 0 and method.needs(possible(hard_negatives=3, rerank=0.5)).reranked == 3

@@ -90,7 +90,7 @@ def corpus(pairs: int, triplets: int) -> Corpus:
 
 
 def possible(**given: Any) -> Callable[[str], list[Any]]:
-    values = {"labelled": ["triplets"], "batch_size": [8], "hard_negatives": [1], "rerank": [0], **given}
+    values = {"labelled": ["triplets"], "batch_size": [8], "hard_negatives": [1], **given}
     return lambda name: values[name]
 
 

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
+from distilbench.data.corpus import PairSplit, PairTask
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.prepare import cross_encoder as module
-from distilbench.prepare import reranked
 from distilbench.prepare.cross_encoder import (
     CrossEncoderParams,
     FineTuning,
@@ -27,9 +26,7 @@ from distilbench.prepare.cross_encoder import (
     logits_artifact,
     start_cross_encoder,
 )
-from distilbench.prepare.nearest import CANDIDATES
-from distilbench.prepare.prepared import LOGITS, SCORES
-from distilbench.storage.arrays import save_array
+from distilbench.prepare.prepared import LOGITS
 from distilbench.storage.store import ArtifactStore
 
 WORDS = "the a dog cat man woman child runs walks eats sees plays in on under park house river red blue small".split()
@@ -252,49 +249,6 @@ def test_outputs_on_another_scale_are_brought_to_that_of_the_labels(
     assert "not on the scale 0 to 1" in " ".join(capsys.readouterr().out.split())
     near = (gold[:, None] + 0.1).astype(np.float32)  # on the scale already
     assert module._on_unit_scale(near, gold.astype(np.float32), "") is near
-
-
-@pytest.fixture
-def reranker(tmp_path: Path, encoder_folder: Path) -> Path:
-    return make_cross_encoder(encoder_folder, tmp_path / "reranker", "regression")
-
-
-def test_a_reranker_scores_judged_pairs_and_candidates_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reranker: Path
-) -> None:
-    monkeypatch.setattr(module, "SHARD_PAIRS", 4)
-    builder = CorpusBuilder("judged")
-    builder.train_on(SENTENCES)
-    corpus = replace(builder.build(), judged_P2=np.array([(0, 9), (3, 10), (3, 11)]), passages=np.arange(4, 30))
-    candidates, rows = tmp_path / "candidates", np.array([[7, 8, 9], [12, -1, -1]])
-    for name, array in zip(CANDIDATES, (np.array([0, 3]), rows, np.zeros((2, 3), dtype=np.float32)), strict=True):
-        save_array(candidates / name, array)
-    store = ArtifactStore(tmp_path / "store")
-    folder = reranked.reranked_artifact(corpus, candidates, 2, reranker, store)
-    found = np.load(folder / SCORES)
-
-    def score(query: int, passage: int) -> float:
-        return float(raw_logits(reranker, corpus.sentences[query], corpus.sentences[passage])[0])
-
-    assert found[:, 0] == pytest.approx([score(q, p) for q, p in corpus.judged_P2.tolist()], abs=1e-4)
-    assert found.shape == (3, 3) and found[0, 1:] == pytest.approx([score(0, 7), score(0, 8)], abs=1e-4)
-    assert found[1:, 1] == pytest.approx(score(3, 12), abs=1e-4) and np.isnan(found[1:, 2]).all()
-    assert not list(folder.glob("shard-*"))
-    monkeypatch.setattr(module, "run_pool", None)
-    assert reranked.reranked_artifact(corpus, candidates, 2, reranker, store) == folder
-
-
-def test_what_is_no_reranker_is_refused(tmp_path: Path, encoder_folder: Path, reranker: Path) -> None:
-    reranked.check_reranker(str(reranker))
-    two = make_cross_encoder(encoder_folder, tmp_path / "two", "binary")
-    for folder, message in (
-        (None, "expected --cross-encoder FOLDER"),
-        (str(two), r"two: it has 2 outputs \(different, equivalent\)"),
-        (str(encoder_folder), "expected one ...ForSequenceClassification"),
-        (str(tmp_path / "none"), "no such folder"),
-    ):
-        with pytest.raises(InputError, match=message):
-            reranked.check_reranker(folder)
 
 
 def _no_classifier(folder: Path) -> None:

@@ -50,18 +50,6 @@ def supervised_info_nce(query_BD: Tensor, positive_BD: Tensor, negative_BKD: Ten
     return functional.cross_entropy(logits, torch.arange(len(query), device=query.device))
 
 
-def reranked_loss(query_BD: Tensor, candidate_BCD: Tensor, score_BC: Tensor, temperature: float) -> Tensor:
-    """Mean KL divergence of softmax_c(cos(q_i, c) / temperature) from softmax_c(score) over i's own candidates.
-
-    Listwise distillation of a cross-encoder (RocketQAv2, Ren et al., EMNLP 2021).
-    """
-    query, candidate = functional.normalize(query_BD, dim=-1), functional.normalize(candidate_BCD, dim=-1)
-    with full_precision(query):
-        logits_BC = torch.einsum("bd,bcd->bc", query, candidate) / temperature
-    own, wanted = functional.log_softmax(logits_BC, dim=1), functional.log_softmax(score_BC, dim=1)
-    return functional.kl_div(own, wanted, reduction="batchmean", log_target=True)
-
-
 def squared_distance(left_BD: Tensor, right_BD: Tensor) -> Tensor:
     """Mean over the batch of ||l - r||^2 (HPD, equation 2)."""
     return (left_BD - right_BD).square().sum(dim=-1).mean()

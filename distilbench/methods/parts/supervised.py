@@ -20,7 +20,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.losses import info_nce, reranked_loss
+from distilbench.methods.parts.losses import info_nce
 from distilbench.methods.parts.unlabelled import Unlabelled
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import ParamsPart, check_enough
@@ -42,9 +42,6 @@ class LabelledParams(ParamsPart):
     labelled: Literal["triplets", "pairs", "retrieval"] = "triplets"
     """Anchor, entailment and contradiction; similar pairs, whose hard negatives are all mined; or judged queries and their
     relevant passages, with hard negatives among the other passages (IBKD's dense retrieval)."""
-    rerank: float = Field(default=0, ge=0, le=1)
-    """Weight of a reranker's distribution over a judged query's passage and its K nearest others, with `--cross-encoder`; the
-    rest of the weight has InfoNCE over the batch's passages. 0: labels alone."""
 
 
 class FineTuningParams(LabelledParams):
@@ -59,19 +56,12 @@ class FineTuningParams(LabelledParams):
 
 
 class LabelledExamples:
-    """Corpus rows of every example: anchor, positive, K hard negatives; with `rerank` a reranker's scores of these two."""
-
-    score_TC: NDArray[np.float32] | None = None
-    """C is 1 + K, the positive first."""
+    """Corpus rows of every example: anchor, positive, K hard negatives."""
 
     def __init__(self, params: LabelledParams, prepared: Prepared) -> None:
         if params.labelled == "retrieval":
             self.anchor_T, self.positive_T = prepared.judged_P2.T
             self.negative_TK = judged_negatives(params, prepared)
-            if params.rerank:
-                if prepared.reranked_TC is None:
-                    raise ValueError("rerank needs a reranker's scores in `prepared`")
-                self.score_TC = prepared.reranked_TC[:, : 1 + params.hard_negatives]
             return
         triplets = params.labelled == "triplets"
         self.anchor_T, self.positive_T = (prepared.triplets_T3 if triplets else prepared.pairs_P2).T[:2]
@@ -91,10 +81,6 @@ class LabelledExamples:
         """
         rows = [at(self.anchor_T, index_B), at(self.positive_T, index_B), at(self.negative_TK, index_B).ravel()]
         return torch.cat(rows) if isinstance(index_B, Tensor) else np.concatenate(rows)
-
-    def scores(self, index_B: Any, at: Callable[[Any, Any], Tensor]) -> Tensor | None:
-        """A reranker's scores of a batch's positives and hard negatives by `Method.on_device`, B x C; None without them."""
-        return None if self.score_TC is None else at(self.score_TC, index_B)
 
 
 def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int, max_share: float = 0.0) -> NDArray[np.int64]:
@@ -141,7 +127,6 @@ def judged_negatives(params: LabelledParams, prepared: Prepared) -> NDArray[np.i
     """The K hard negatives of every judged pair of a query and a passage, T x K: the first of the prepared candidates.
 
     Those above the margin of `max_negative_share` are left out; where nothing else is left, the least similar of them come.
-    With `rerank` none is left out: of one that answers the query, too, the reranker says so.
     """
     count, found = params.hard_negatives, prepared.candidates
     if not count:
@@ -150,8 +135,7 @@ def judged_negatives(params: LabelledParams, prepared: Prepared) -> NDArray[np.i
         raise ValueError("hard negatives need their candidates in `prepared`")
     of_T = np.searchsorted(found.queries, prepared.judged_P2[:, 0])
     rows_TM, cosine_TM = found.rows_QM[of_T], found.cosine_QM[of_T]
-    max_share = 0.0 if params.rerank else params.max_negative_share
-    above_TM = _above(prepared, prepared.judged_P2, cosine_TM, max_share)
+    above_TM = _above(prepared, prepared.judged_P2, cosine_TM, params.max_negative_share)
     chosen_TK = _chosen(rows_TM, above_TM, rows_TM < 0, count)
     if chosen_TK.shape[1] < count or (chosen_TK < 0).any():
         raise InputError(
@@ -170,10 +154,6 @@ def _unit_vectors(prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.flo
 def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
     """Enough labelled examples for one batch, of every kind that may be asked for."""
     negatives, kinds = max(possible("hard_negatives")), set(possible("labelled"))
-    if max(possible("rerank")) and (kinds != {"retrieval"} or not min(possible("hard_negatives"))):
-        raise InputError(
-            "rerank: a reranker scores judged queries' passages; expected labelled: retrieval and hard_negatives above 0"
-        )
     for kind, available, what in (
         ("triplets", len(corpus.triplets_T3), "triplets"),
         ("pairs", len(corpus.pairs_P2), "similar pairs"),
@@ -192,34 +172,7 @@ def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
 def labelled_needs(possible: Possible) -> Requirements:
     """Triplets, and hard negatives of judged queries, where they may be asked for."""
     kinds, negatives = possible("labelled"), max(possible("hard_negatives"))
-    return Requirements(
-        triplets="triplets" in kinds,
-        negatives="retrieval" in kinds and negatives > 0,
-        reranked=negatives if max(possible("rerank")) else 0,
-    )
-
-
-def fine_tuning_label(params: dict[str, Any]) -> list[str]:
-    """What a row's label says of the supervised phase; [] without one."""
-    if not params.get("ft_epochs"):
-        return []
-    return ["fine-tuned by a reranker" if params.get("rerank") else "fine-tuned"]
-
-
-def contrast_loss(
-    vectors: Tensor, anchors: int, temperature: float, score_BC: Tensor | None = None, rerank: float = 0
-) -> Tensor:
-    """Supervised InfoNCE of a batch's vectors, in which an anchor is told from the hard negatives of all (SimCSE).
-
-    With a reranker's scores of each anchor's positive and negatives, their distribution has the weight `rerank`, and InfoNCE
-    over the positives of the batch has the rest.
-    """
-    if score_BC is None:
-        return info_nce(vectors[:anchors], vectors[anchors:], temperature)
-    query, positive, negatives = vectors[:anchors], vectors[anchors : 2 * anchors], vectors[2 * anchors :]
-    candidates = torch.cat([positive[:, None], negatives.reshape(anchors, -1, vectors.shape[-1])], dim=1)
-    loss = rerank * reranked_loss(query, candidates, score_BC, temperature)
-    return loss if rerank == 1 else loss + (1 - rerank) * info_nce(query, positive, temperature)
+    return Requirements(triplets="triplets" in kinds, negatives="retrieval" in kinds and negatives > 0)
 
 
 class FineTuned(Unlabelled):
@@ -258,14 +211,14 @@ class FineTuned(Unlabelled):
         steps = epoch_steps(p.ft_epochs, len(examples), p.ft_batch_size)
 
         def loss(index_B: NDArray[np.int64]) -> Tensor:
-            return self.supervised_loss(examples.rows(index_B), len(index_B), examples.scores(index_B, self.on_device))
+            return self.supervised_loss(examples.rows(index_B), len(index_B))
 
         return [Phase("fine-tune", len(examples), steps, p.ft_batch_size, p.ft_lr, loss, begin, start)]
 
-    def supervised_loss(self, rows: NDArray[np.int64], anchors: int, score_BC: Tensor | None) -> Tensor:
-        """`contrast` of a batch's rows (`LabelledExamples.rows`)."""
-        return self.contrast(self.outputs(rows).float(), anchors, score_BC)
+    def supervised_loss(self, rows: NDArray[np.int64], anchors: int) -> Tensor:
+        """Supervised InfoNCE of a batch's rows (`LabelledExamples.rows`)."""
+        return self.contrast(self.outputs(rows).float(), anchors)
 
-    def contrast(self, vectors: Tensor, anchors: int, score_BC: Tensor | None) -> Tensor:
-        """`contrast_loss` of their vectors."""
-        return contrast_loss(vectors, anchors, self.params.ft_tau, score_BC, self.params.rerank)
+    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
+        """Supervised InfoNCE of their vectors, in which an anchor is told from the hard negatives of all (SimCSE)."""
+        return info_nce(vectors[:anchors], vectors[anchors:], self.params.ft_tau)
