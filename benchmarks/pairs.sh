@@ -74,8 +74,9 @@ codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the
   ten
   local given rows=()
   given="--data $RUNS/ten --max-sentences 0 --max-documents 0 --max-pairs 2000 $(common retrieval)"
-  for head in '256 for 2 bits' '168 for 3 bits' '128 for 4 bits' '128 for 2 bits' '256 for 1 bit' '84 for 3 bits' \
-    '64 for 2 bits' '128 for 1 bit' '64 for 1 bit'; do rows+=(--row "Neighbours d=$head"); done
+  for head in '=256 for 4 bits' '=256 for 3 bits' '=256 for 2 bits' '=168 for 3 bits' '=128 for 4 bits' '=256, opq64' \
+    '=128 for 3 bits' '=128 for 2 bits' '=256 for 1 bit' '=84 for 3 bits' '=128, opq32' '=64 for 2 bits' '=128 for 1 bit' \
+    '=128, opq16' '=64 for 1 bit'; do rows+=(--row "Neighbours d$head"); done
   # shellcheck disable=SC2086
   $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/much/*.tsv" "${rows[@]}" --seeds 3 \
     --name codes-heads --quantise none
