@@ -2,8 +2,8 @@
 
 python tools/encoders_table.py RUN...
 
-A run is that of a teacher (benchmarks/pairs.sh encoders), its folder or a file of its records. Shares are of the teacher's
-own, with its vectors in float32; a pair is the student's queries over the teacher's documents.
+A run is that of a teacher (benchmarks/pairs.sh encoders), its folder, or a file of the records of several. Shares are of the
+teacher's own, with its vectors in float32; a pair is the student's queries over the teacher's documents.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     print("| teacher | encoder | STS | kept | nDCG@10 | kept | MB | times as fast |")
     print("|---" * 8 + "|")
-    for path in parser.parse_args().runs:
-        frame = board_frame(leaderboard(read_study([path]).records))
+    records = [record for path in parser.parse_args().runs for record in read_study([path]).records]
+    for run in dict.fromkeys(record.run for record in records):
+        frame = board_frame(leaderboard([record for record in records if record.run == run]))
         teacher = frame[(frame.role == "teacher") & (frame.code == "float32")].iloc[0]
         print(line(teacher.teacher, "itself", teacher, teacher))
         for title, row, size, of_teacher in ROWS:
