@@ -55,7 +55,7 @@ def line(name: str, title: str, row: pd.Series, teacher: pd.Series) -> str:
     for score in ("sts_average", "ndcg10"):
         missing = score not in row or pd.isna(row[score])
         cells += ["", ""] if missing else [f"{row[score]:.2f}", f"{100 * row[score] / teacher[score]:.1f} %"]
-    speed = "" if pd.isna(row.times_teacher) else f"{row.times_teacher:.3g}"
+    speed = "" if pd.isna(row.times_teacher) else f"{float(format(row.times_teacher, '.3g')):,g}"
     return f"| {' | '.join([*cells, f'{row.model_bytes / 1e6:.0f}', speed])} |"
 
 
