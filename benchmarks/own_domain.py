@@ -59,12 +59,14 @@ def lines(run: Path) -> Iterator[str]:
         if metric not in METRICS:
             continue
         cells = [data, str(len(scored[0][name])), METRICS[metric], *(told(resampled_mean(of[name])) for of in scored)]
+        cells += [""] * (3 - len(students))
         averages = paired_bootstrap([[{name: Items(of[name])}] for of in scored[1:]])
-        for student in (0, 2)[: len(students) - 1]:
+        for student in (0, 2):
+            if student >= len(students):
+                cells += ["", ""]
+                continue
             found = paired_difference(averages, student, 1)
             cells += [f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})", f"{found.p:.3f}"]
-        if len(students) == 2:
-            cells = [*cells[:6], "", *cells[6:], "", ""]
         yield f"| {' | '.join(cells)} |"
 
 

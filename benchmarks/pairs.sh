@@ -89,6 +89,7 @@ encoders() {  # a head, a static student, two layers and their pairs with every 
   folder three squad covidqa cystic
   ln -sfn "$DIR/sts" "$RUNS/three/sts"
   text some 'NR % 8 == 0' 'NR % 40 == 0' 'NR % 80 == 0'
+  local TEACHER
   for TEACHER in ${ENCODERS:?folders of encoders, with spaces between}; do
     # shellcheck disable=SC2046
     $PYTHON -m distilbench compare search_spaces/studies/{encoders,bytes}.yaml --row static --row layers \

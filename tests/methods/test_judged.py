@@ -22,6 +22,7 @@ RETRIEVAL: dict[str, dict[str, Any]] = {
     "contrastive": {"labelled": "retrieval", "hard_negatives": 3},
     "matryoshka": {"labelled": "retrieval", "hard_negatives": 2},
     "ibkd": {"labelled": "retrieval", "hard_negatives": 8},
+    "hpd": {"labelled": "retrieval", "hard_negatives": 2, "ft_epochs": 1, "ft_batch_size": 8},
 }
 
 

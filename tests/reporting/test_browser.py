@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import os
@@ -685,15 +686,15 @@ def test_one_file_has_answer_figure_and_table(browser, records, tmp_path):
 
 @pytest.fixture(scope="module")
 def rebuilt(tmp_path_factory):
-    """The committed study's report, built from its records."""
-    return report_from([REPORTS / "real-data"], tmp_path_factory.mktemp("real-data"))
+    """The report of a committed study, built from its records once."""
+    return functools.cache(lambda study: report_from([REPORTS / study], tmp_path_factory.mktemp(study)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", ("real-data", "search"))
-def test_the_committed_table_is_that_of_its_records(study, tmp_path):
+def test_the_committed_table_is_that_of_its_records(study, rebuilt):
     """Who changes the table builds it again: `distilbench report reports/STUDY --out reports/STUDY`."""
-    page = report_from([REPORTS / study], tmp_path)
+    page = rebuilt(study)
     assert (page.parent / "leaderboard.md").read_text() == (REPORTS / study / "leaderboard.md").read_text()
     assert read_study([page.parent]).records == read_study([REPORTS / study]).records
 
@@ -701,14 +702,14 @@ def test_the_committed_table_is_that_of_its_records(study, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("width", (390, 820, 1280))
 def test_the_committed_report_draws_every_figure_without_an_error_or_a_request(browser, rebuilt, width):
-    opened = open_page(browser, rebuilt, width)
+    opened = open_page(browser, page := rebuilt("real-data"), width)
     figures = opened.find_elements(By.CSS_SELECTOR, "[data-plot]")
     wait(lambda: all(figure.find_elements(By.CSS_SELECTOR, "svg.main-svg") for figure in figures))
     assert figures and fits(opened) and len(labels(opened)) > 5
     assert not opened.find_elements(By.CSS_SELECTOR, ".absent")
     click(opened, opened.find_element(By.ID, "more"))
     first = labels(opened)
-    study = read_study([rebuilt.parent])
+    study = read_study([page.parent])
     if width == 1280:
         check_numbers(opened, study.records, study.report.comparison)
     click(opened, header(opened, "STS average").find_element(By.TAG_NAME, "button"))

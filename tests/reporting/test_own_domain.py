@@ -23,14 +23,8 @@ def evaluation(tmp_path, make_score):
     """The folder of an evaluation of a teacher and students: shares of 40 queries that find their answers."""
 
     def make(**shares: float) -> Path:
-        write_json(
-            tmp_path / "config.json",
-            {
-                "models": [
-                    f"students/{name}" for name in ("own", "general", *(["continued"] if "continued" in shares else []))
-                ]
-            },
-        )
+        continued = ["students/continued"] * ("continued" in shares)
+        write_json(tmp_path / "config.json", {"models": ["students/own", "other/general", *continued]})
         for label, share in shares.items():
             role = "teacher" if label == "teacher" else "encoder"
             record = make_score(label, 70.0, role=role, record_id=label)

@@ -18,6 +18,7 @@ from distilbench.reporting.comparison import compare_rows
 from distilbench.reporting.exports import Report
 from distilbench.reporting.frame import board_columns
 from distilbench.reporting.page import write_report
+from distilbench.selection import TITLES
 
 RNG = np.random.default_rng(0)
 HITS = RNG.uniform(size=400)
@@ -64,14 +65,24 @@ def test_dev_and_the_test_score_are_of_what_was_selected_by(make_score: Any) -> 
     assert any("selected by nDCG@10 on dev" in line for line in notices(board))
 
 
-def test_the_mean_of_sts_leads_beside_a_search_and_no_metric_has_two_columns(make_score: Any) -> None:
-    board = board_of(make_score)
+@pytest.mark.parametrize(("metric", "select"), [("ndcg@10", "retrieval"), ("mrr@10", "mrr@10")])
+def test_the_mean_of_sts_leads_beside_a_search_and_no_metric_has_two_columns(
+    make_score: Any, metric: str, select: str
+) -> None:
+    def selected(found: Score) -> Score:
+        if found.metric != "ndcg@10":
+            return found
+        return found.model_copy(update={"metric": metric, "set": select if found.task == "selection" else found.set})
+
+    rows = [row.record for row in board_of(make_score).rows]
+    board = leaderboard(r.model_copy(update={"scores": list(map(selected, r.scores)), "select": select}) for r in rows)
     [sts] = [c for c in board_columns(board) if c.name == "sts_average"]
     assert (sts.title, sts.group, "page" in sts.on) == ("STS", "Quality", True)
+    leading = [c.title for c in board_columns(board) if c.group == "Quality"]
     report = Report(board)
     titles = [c.title for c in report.columns]
     assert sts.text(board.rows[0]) in report.markdown() and len(set(titles)) == len(titles)
-    assert "nDCG@10" in titles and "STSB" not in titles
+    assert TITLES[metric] in titles and "STSB" not in titles and leading.count(TITLES[metric]) == 1
 
 
 def test_a_mix_has_a_test_score_where_all_its_parts_have(make_score: Any) -> None:
