@@ -4,12 +4,13 @@
 
 FOLDER is an exported student, RUN the sweep's folder that it comes from. The first student must be of layers: the peers are
 trained as long as one training of its run took, judging included (--minutes says otherwise), from the same layers, on the
-training text of that run (its data folder, limits and teacher), with the teacher's vectors from STORE:
+training text of that run (--data, --text and limits are that run's), with the teacher's vectors that it has:
 
     mse-384           SentenceTransformerTrainer, MSELoss to the teacher's vectors
     mse-128           the same with a dense layer, to the teacher's PCA
     matryoshka-mse    MatryoshkaLoss around MSELoss, to the teacher's vectors
-    matryoshka-pairs  MatryoshkaLoss around MultipleNegativesRankingLoss, on similar pairs
+    matryoshka-pairs  MatryoshkaLoss around MultipleNegativesRankingLoss, on the training judgements of all retrieval sets
+                      (a query and its passage); on similar pairs where there are none
     model2vec         model2vec.distill of the teacher, at 256 dimensions
     tokenlearn        tokenlearn's training of that model on the same text and vectors, by its own early stopping
 
@@ -17,9 +18,10 @@ Each of the first four tries every --lr for a tenth of its time first, and takes
 falls to 0 with the time. The last two are optional packages, which may be on PYTHONPATH. Two peers are made at once
 (--at-once), each on one thread, as trials are. A peer that was made is not made again.
 
-All are scored by `distilbench evaluate`, plain truncation by its --dims. --records adds FAISS's codes and PCA out of a sweep
-that has them. Speed is of one thread, text to vectors, in rounds that take turns (benchmarks/static.py); model2vec and
-tokenlearn read with their own library. OUT/beside.md is the table.
+All are scored by `distilbench evaluate` on --tasks, and so is each folder of --beside, another encoder; plain truncation by
+its --dims. --records adds FAISS's codes and PCA out of a sweep that has them. Speed is of one thread, text to vectors, in
+rounds that take turns (benchmarks/static.py); model2vec and tokenlearn read with their own library. OUT/beside.md is the
+table.
 """
 
 from __future__ import annotations
@@ -46,19 +48,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 from static import Reader, quality, reader_of, timed, weights_bytes
 
+from distilbench.commands.corpus import load_corpus
 from distilbench.data.corpus import Corpus
-from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.encoding import encode
 from distilbench.encoders.student import load_student
-from distilbench.prepare.encode import CorpusEncoding
+from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.board import leaderboard
-from distilbench.storage.arrays import ShardedArray
+from distilbench.reporting.frame import board_columns
+from distilbench.settings.run import PreparationSettings
 from distilbench.storage.files import write_json
-from distilbench.storage.store import ArtifactStore
 
 TRAINED = ("mse-384", "mse-128", "matryoshka-mse", "matryoshka-pairs")
 STATIC = ("model2vec", "tokenlearn")
@@ -69,53 +73,51 @@ TRIED = 0.1
 """The share of the time in which each learning rate is tried."""
 WARM_STEPS = 20
 SPEED_TEXTS = 20_000
+QUALITY = ("test", "ndcg10", "mrr10", "recall100", "sts_average")
+"""Columns of a leaderboard that the table has, where there are such sets."""
 
 
 @dataclass(frozen=True)
 class Text:
     """What is trained on: the run's corpus and the teacher's vectors of it, and the layers that its student has."""
 
-    data: Path
-    store: Path
+    settings: PreparationSettings
+    """Those of the run that say what is read."""
     run: Path
-    limits: Limits
 
     @cached_property
-    def prepared(self) -> dict[str, Any]:
-        """The run's `prepared.json`."""
-        found: dict[str, Any] = json.loads((self.run / "prepared" / "prepared.json").read_text())
-        return found
-
-    @cached_property
-    def teacher(self) -> EncoderSpec:
-        """The run's teacher."""
-        return EncoderSpec(**self.prepared["teacher"])
+    def prepared(self) -> Prepared:
+        """What the run was prepared to."""
+        return load_prepared(self.run / "prepared")
 
     @cached_property
     def corpus(self) -> Corpus:
         """The corpus of the run.
 
         Raises:
-            SystemExit: the data folder, or the limits, are not those of the run.
+            SystemExit: the data folder, the text, or the limits, are not those of the run.
         """
-        corpus = folder_corpus(self.data, self.limits)
+        corpus = load_corpus(self.settings, Requirements(), Console(quiet=True))
         asked = json.loads((self.run / "config.json").read_text())["corpus_fingerprint"]
         if corpus.fingerprint != asked:
             raise SystemExit(
-                f"{self.data}: with these limits not the corpus of {self.run}; expected the sweep's --data and limits"
+                f"{self.settings.data}: not the corpus of {self.run}; expected its --data, --text, --select and limits"
             )
         return corpus
-
-    @cached_property
-    def vectors(self) -> ShardedArray:
-        """The teacher's vectors of all texts of the corpus; a run has left them in the store."""
-        encoding = CorpusEncoding(self.teacher, ArtifactStore(self.store), "Teacher", in_process=True)
-        return encoding.vectors(self.corpus.text)[0]
 
     def train(self) -> tuple[list[str], NDArray[np.float32]]:
         """The training sentences, and the teacher's vectors of them."""
         rows = self.corpus.train
-        return [self.corpus.sentences[int(row)] for row in rows], self.vectors.take(rows).astype(np.float32)
+        vectors_ND = self.prepared.vectors.take(rows).astype(np.float32)
+        return [self.corpus.sentences[int(row)] for row in rows], vectors_ND
+
+    def pairs(self) -> tuple[list[str], list[str]]:
+        """Queries and their passages, all that there are to train on; similar pairs where no query has one."""
+        whole = self.settings.model_copy(update={"max_pairs": 0})
+        corpus = load_corpus(whole, Requirements(negatives=True), Console(quiet=True))
+        pairs_P2 = corpus.judged_P2 if len(corpus.judged_P2) else corpus.pairs_P2
+        left, right = ([corpus.sentences[int(row)] for row in pairs_P2[:, side]] for side in (0, 1))
+        return left, right
 
 
 def main() -> None:
@@ -124,9 +126,8 @@ def main() -> None:
     students = [tuple(map(Path, student.split("=", 1))) for student in asked.student]
     if any(len(student) != 2 for student in students):
         raise SystemExit(f"--student {' '.join(asked.student)}: expected FOLDER=RUN")
-    limit = asked.max_sentences or None
-    limits = Limits(sentences=limit, pairs=asked.max_pairs or None, documents=asked.max_documents or None)
-    text = Text(asked.data, asked.store, students[0][1], limits)
+    given = ("data", "text", "max_sentences", "max_pairs", "max_documents", "tasks", "select", "store")
+    text = Text(PreparationSettings(**{name: getattr(asked, name) for name in given}), students[0][1])
     minutes = asked.minutes or training_minutes(students[0][1])
     if asked.part:
         make(asked.part, text, minutes, [float(lr) for lr in asked.lr.split(",")], asked.batch, asked.out)
@@ -140,12 +141,13 @@ def main() -> None:
         list(threads.map(in_own_process, left))
         list(threads.map(in_own_process, [name for name in missing if name == "tokenlearn"]))
     made = {name: asked.out / "models" / name for name in wanted}
-    folders = {folder.name: folder for folder, _ in students} | made
-    evaluate(asked, text.teacher, list(folders.values()))
+    folders = {folder.name: folder for folder in (*(folder for folder, _ in students), *asked.beside)} | made
+    teacher = text.prepared.teacher
+    evaluate(asked, teacher, list(folders.values()))
     speeds = measured_speeds(asked.out, text, folders, asked.rounds)
-    took = {folder.name: training_minutes(run) for folder, run in students}
+    took = {folder.name: training_minutes(run) for folder, run in students} | {students[0][0].name: minutes}
     took |= {name: json.loads((asked.out / "parts" / f"{name}.json").read_text())["minutes"] for name in made}
-    table = rows(asked.out, asked.records, took, speeds, {"teacher": text.teacher, **spec_of(folders)})
+    table = rows(asked.out, asked.records, took, speeds, {"teacher": teacher, **spec_of(folders)})
     (asked.out / "beside.md").write_text(table)
     print(table)
 
@@ -153,12 +155,18 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--text", action="append", default=[], help="the run's other text, a file or glob; repeatable")
+    parser.add_argument("--select", help="what the run was selected by, where it said so")
+    parser.add_argument("--backend", default="torch", help="what runs the encoders while they are scored")
     parser.add_argument("--student", action="append", required=True)
+    parser.add_argument("--beside", type=Path, action="append", default=[], help="another encoder's folder; repeatable")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--records", type=Path, action="append", default=[], help="a run's scores.jsonl; repeatable")
-    parser.add_argument("--minutes", type=float)
+    parser.add_argument(
+        "--minutes", type=float, help="what a training of the first student took, if its run says otherwise"
+    )
     parser.add_argument("--lr", default="0.0001,0.0003")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--at-once", type=int, default=2)
@@ -174,12 +182,13 @@ def parse() -> argparse.Namespace:
 
 
 def training_minutes(run: Path) -> float:
-    """How long a training that confirmed a trial of the run took, judging included; the median."""
+    """How long a training took that confirmed a trial, or any of a comparison, judging included; the median."""
     files = [run / name for name in ("trials.jsonl", "confirmations.jsonl")]
-    records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord) and r.confirms]
+    records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord)]
     if not records:
-        raise SystemExit(f"{run}: no training that confirmed a trial; expected a finished sweep, or --minutes")
-    return statistics.median(record.seconds / 60 for record in records)
+        raise SystemExit(f"{run}: no training; expected the folder of a finished run")
+    confirmed = [r for r in records if r.confirms]
+    return statistics.median(record.seconds / 60 for record in confirmed or records)
 
 
 def in_own_process(name: str) -> None:
@@ -196,7 +205,7 @@ def make(name: str, text: Text, minutes: float, rates: Sequence[float], batch: i
     if name in STATIC:
         noted = make_static(name, text, folder, out / "models" / "model2vec-own", part.parent / "model2vec.json")
     else:
-        sts = text.data / "sts"
+        sts = Path(str(text.settings.data)) / "sts"
         tried = {
             lr: dev_score(trained(name, text, lr, batch, minutes * TRIED)[0], sts) for lr in rates if len(rates) > 1
         }
@@ -222,8 +231,8 @@ def make_static(name: str, text: Text, folder: Path, own: Path, distilled: Path)
     began = time.perf_counter()
     before = 0.0
     if name == "model2vec":
-        teacher = text.teacher.folder()
-        model = distill(str(teacher or text.teacher.name), pca_dims=STATIC_WIDTH, device="cpu")
+        spec = text.prepared.teacher
+        model = distill(str(spec.folder() or spec.name), pca_dims=STATIC_WIDTH, device="cpu")
     else:
         from tokenlearn.train import train_model
 
@@ -253,12 +262,11 @@ def trained(name: str, text: Text, lr: float, batch: int, minutes: float) -> tup
     from transformers import TrainerCallback
 
     torch.manual_seed(0)
-    start = load_student(text.prepared["student"], text.teacher, "cpu", text.prepared["pooling"])
+    start = load_student(text.prepared.student, text.prepared.teacher, "cpu", text.prepared.pooling)
     modules = list(start)
     if name == "matryoshka-pairs":
-        pairs_P2 = text.corpus.pairs_P2
-        columns = [[text.corpus.sentences[int(row)] for row in pairs_P2[:, side]] for side in (0, 1)]
-        dataset = Dataset.from_dict({"anchor": columns[0], "positive": columns[1]})
+        anchors, positives = text.pairs()
+        dataset = Dataset.from_dict({"anchor": anchors, "positive": positives})
     else:
         sentences, vectors_ND = text.train()
         if name == "mse-128":
@@ -289,7 +297,7 @@ def trained(name: str, text: Text, lr: float, batch: int, minutes: float) -> tup
     trainer = SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(
-            output_dir=str(text.store / "beside-trainer"),
+            output_dir=str(text.settings.store / "beside-trainer"),
             max_steps=10**7,
             per_device_train_batch_size=batch,
             max_grad_norm=1.0,
@@ -327,7 +335,8 @@ def dev_score(model: Any, sts: Path) -> float:
 def evaluate(asked: argparse.Namespace, teacher: EncoderSpec, folders: Sequence[Path]) -> None:
     """Score all of them by `distilbench evaluate`, in `out/runs/beside`; what was scored is not scored again."""
     models = [str(folder) for folder in folders]
-    options = ["--teacher", teacher.name, "--data", str(asked.data), "--tasks", asked.tasks, "--no-cost"]
+    options = ["--teacher", teacher.name, "--data", asked.data, "--tasks", asked.tasks, "--backend", asked.backend]
+    options += ["--no-cost", "--indexes", "flat"]
     options += ["--dims", ",".join(map(str, DIMS)), "--max-documents", str(asked.max_documents), "--name", "beside"]
     places = ["--store", str(asked.store), "--runs", str(asked.out / "runs")]
     subprocess.run([sys.executable, "-m", "distilbench", "evaluate", *models, *options, *places], check=True)
@@ -346,7 +355,7 @@ def measured_speeds(out: Path, text: Text, folders: dict[str, Path], rounds: int
     torch.set_num_threads(1)
     texts = [text.corpus.sentences[int(row)] for row in text.corpus.train[:SPEED_TEXTS]]
     readers: dict[str, Reader] = {}
-    for name, spec in {"teacher": text.teacher, **spec_of(folders)}.items():
+    for name, spec in {"teacher": text.prepared.teacher, **spec_of(folders)}.items():
         readers[name] = own_reader(out, name) or st_reader(spec)
     slow = [name for name in readers if name not in STATIC and not is_static(folders.get(name))]
     speeds = timed(readers, texts, rounds, slow)
@@ -387,20 +396,21 @@ def rows(
         found = [r for r in read_records(file) if isinstance(r, ScoreRecord)]
         records += [r for r in found if r.method == "faiss" or (r.method, r.quantisation) == ("pca", "float32")]
     board = leaderboard(records)
+    quality_columns = [c for c in board_columns(board) if c.name in QUALITY and any(map(c.value, board.rows))]
+    quality = " | ".join(column.title for column in quality_columns)
     lines = [
-        "| encoder | bytes per vector | STS | of the teacher's, % | minutes of training | sentences per second | MB |",
-        "|---" * 7 + "|",
+        f"| encoder | bytes per vector | {quality} | kept | minutes of training | sentences per second | MB |",
+        "|---" * (6 + len(quality_columns)) + "|",
     ]
     for row in board.rows:
-        record, test = row.record, row.test
+        record = row.record
         key = record.label.partition(" d=")[0]
         key = "teacher" if key == specs["teacher"].title else key
         own = record.role in ("teacher", "encoder")
         on_disk = weights_bytes(str(specs[key].folder() or specs[key].name)) if own and key in specs else None
         kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
-        cells = [f"{row.name}{kind}", str(record.bytes_per_vector)]
-        cells += ["" if test.value is None else f"{test.value:.2f}"]
-        cells += ["" if test.retention is None else f"{test.retention:.1f}"]
+        cells = [f"{row.name}{kind}", str(record.bytes_per_vector), *(c.text(row, "") for c in quality_columns)]
+        cells += ["" if row.test.retention is None else f"{row.test.retention:.1f} %"]
         cells += [
             f"{minutes[key]:.1f}" if key in minutes else "",
             f"{speeds[key]:,.0f}" if key in speeds and own else "",

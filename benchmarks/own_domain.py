@@ -44,7 +44,9 @@ def lines(run: Path) -> Iterator[str]:
     Raises:
         SystemExit: it is not one of a teacher and two or three students.
     """
-    folders = json.loads((run / "config.json").read_text())["models"]
+    if not (run / "scores.jsonl").is_file():
+        raise SystemExit(f"{run}: no scores.jsonl in it; expected the folder of an evaluation, such as runs/score-USER")
+    folders = json.loads((run / "config.json").read_text()).get("models", [])
     records = [r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)]
     whole = {(r.role, r.label): r for r in records if r.quantisation == "float32"}
     teachers = [r for (role, _), r in whole.items() if role == "teacher"]

@@ -143,7 +143,7 @@ def _named(board: Leaderboard, name: str) -> tuple[Row, SeedScores | None]:
             f'{rows[0].record.quantisation}", or name one by its id: {each}'
         )
     students = sorted({row.name for row in board.rows if row.record.role == "student"})
-    listed = ", ".join(students[:8]) + (", ..." if len(students) > 8 else "")
+    listed = ", ".join(map(repr, students[:8])) + (", ..." if len(students) > 8 else "")
     raise InputError(
         f"--student {name}: no such row; expected a row's name, a record id or an anchor of the page "
         f"(the students are {listed or 'none'})"
