@@ -41,8 +41,6 @@ from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.static_start import load_static_start, static_start_artifact
 from distilbench.prepare.tokens import load_tokens, tokens_artifact
 from distilbench.records import ScoreRecord, append_records, read_records
-from distilbench.reporting.model_card import write_student_cards
-from distilbench.reporting.runs import read_runs
 from distilbench.settings.commands import IndexSettings
 from distilbench.storage.arrays import unpacked
 from distilbench.storage.store import ArtifactStore
@@ -190,8 +188,7 @@ def test_a_student_with_its_own_documents_is_exported_as_before(run: Path, tmp_p
     (record,) = (r for r in rows if (r.configuration, r.quantisation) == ("mse", "float32"))
     assert export(run, record, tmp_path / "own").exit_code == 0
     assert not (tmp_path / "own" / "router_config.json").exists() and not (tmp_path / "own" / "documents").exists()
-    write_student_cards(read_runs([run]), [run])
-    card = (run / "students" / "mse" / "README.md").read_text()
+    card = (tmp_path / "own" / "README.md").read_text()
     assert "| Dimensions | 16 |" in card and "documents by" not in card
 
 

@@ -28,7 +28,7 @@ from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_of_runs, best_seed, model_folder, record_owners
 from distilbench.reporting.board import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.choice import ServingBudget
-from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes, quantiser_folder, run_code
+from distilbench.reporting.loading import can_be_built, is_nested, load_code, quantiser_folder, run_code
 from distilbench.reporting.model_card import CARD, Snippets, hub_base, model_card
 from distilbench.reporting.run_facts import Trainings
 from distilbench.reporting.runs import read_runs
@@ -179,7 +179,6 @@ def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
     write_json(folder / RECORDS, seeds)
     code = Snippets(
         load_code(record, ".", ".", cut=False),
-        plain_codes(record),
         run_code(onnx_input) if onnx_input else "",
         base_model=hub_base(chosen.run, record),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distilbench.errors import InputError
 from distilbench.reporting.page import report_from
 from distilbench.settings.commands import ReportSettings
 from distilbench.settings.place import check_writable
@@ -14,15 +13,9 @@ from distilbench.storage.remote import is_uri
 
 def report(settings: ReportSettings) -> str:
     """Write one leaderboard; where it is."""
-    if settings.single_file and (is_uri(settings.out) or not settings.out.endswith(".html")):
-        raise InputError(
-            f"--out {settings.out}: expected a file of this machine that ends in .html, with --single-file"
-        )
     if not is_uri(settings.out):
-        check_writable("--out", Path(settings.out).parent if settings.single_file else Path(settings.out))
+        check_writable("--out", Path(settings.out))
     sources = local_runs(settings.run, WITHOUT_STUDENTS)
-    if settings.single_file:
-        return str(report_from(sources, Path(settings.out), title=settings.title, single=True).resolve())
     with written_to(settings.out) as (folder, page):
         report_from(sources, folder, title=settings.title)
     return str(page)

@@ -150,11 +150,9 @@ def publish(
     more: Sequence[str] = (),
     folders: Sequence[Path] = (),
 ) -> Path:
-    """Write the leaderboard of the records of a run (of the runs in `folders`, where there are several), and model cards."""
-    from distilbench.reporting.model_card import write_student_cards
+    """Write the leaderboard of the records of a run (of the runs in `folders`, where there are several)."""
     from distilbench.reporting.page import write_report
 
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
     places = list(folders) or [run]
-    write_student_cards(records, places)
     return write_report(list(records), reports / run.name, title=run.name, notes=notes, folders=places)

@@ -194,23 +194,13 @@ def for_search(
     return found and recommendation("For search: ", rows[found.anchor], board, serving)
 
 
-def rows_of_run(board: Leaderboard, run: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """The students of a run below their teachers, whichever run has scored these, and its other rows.
-
-    Of a run without students all rows are among the first.
-    """
+def answer_of_run(board: Leaderboard, run: str, compared: Comparison = NOT_COMPARED) -> Answer:
+    """`answer` among the students of one run and their teachers, whichever run has scored these, or among all its rows."""
     rows = [row for row in board.rows if row.record.run == run]
     students = [row for row in rows if row.record.role == "student"]
-    if not students:
-        return tuple(rows), ()
     teachers = {t.anchor: t for row in students if (t := teacher_row(row, board.rows)) is not None}
-    shown = (*teachers.values(), *students)
-    return shown, tuple(row for row in rows if row not in shown)
-
-
-def answer_of_run(board: Leaderboard, run: str, compared: Comparison = NOT_COMPARED) -> Answer:
-    """`answer` among the students of one run alone, or where it has none among all its rows."""
-    return answer(board._replace(rows=rows_of_run(board, run)[0]), compared, first="Of this run take ")
+    considered = (*teachers.values(), *students) if students else tuple(rows)
+    return answer(board._replace(rows=considered), compared, first="Of this run take ")
 
 
 def recommendation(title: str, row: Row, board: Leaderboard, serving: ServingCosts) -> Recommendation:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from distilbench.errors import InputError
 from distilbench.evaluation import bootstrap
 from distilbench.evaluation.bootstrap import RESAMPLES, TAILS, Difference, Items, paired_bootstrap
-from distilbench.evaluation.examples import Examples, answered
+from distilbench.evaluation.examples import Examples
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
@@ -88,8 +88,6 @@ class Comparison(ReportPart):
     dev: list[DevGroup] = []
     draws: dict[str, dict[str, str]] = {}
     """By row and test set (a key of the leaderboard's columns) how far its score moves with each of `DRAWS` resamples."""
-    answered: dict[str, dict[str, tuple[int, str]]] = {}
-    """By row and retrieval test set the number of queries, and a bit for each that its first seed answers, as base64."""
     examples: dict[str, Examples] = {}
     """By row what its first seed loses."""
 
@@ -129,7 +127,7 @@ def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
     """
     kept = _all_kept(board, folders)
     ties, without = _ties(board, kept)
-    more = {"dev": list(_dev_groups(board, kept)), "draws": _draws(board, kept), "answered": _answered(kept)}
+    more = {"dev": list(_dev_groups(board, kept)), "draws": _draws(board, kept)}
     return Comparison(seeds=board.anchors, ties=ties, without=without, examples=_examples(board, folders), **more)
 
 
@@ -267,16 +265,6 @@ def _draws(board: Leaderboard, kept: Kept) -> dict[str, dict[str, str]]:
             moved_BR = np.clip(1000 * (averages.resampled_BR - averages.observed_R), -32767, 32767).astype("<i2")
             for (row, _), moved_B in zip(group, moved_BR.T, strict=True):
                 found.setdefault(row.anchor, {})[column.key] = b64encode(moved_B.tobytes()).decode()
-    return found
-
-
-def _answered(kept: Kept) -> dict[str, dict[str, tuple[int, str]]]:
-    found: dict[str, dict[str, tuple[int, str]]] = {}
-    for anchor, (first, *_) in kept.items():
-        for name in (key.split("/", 1)[1].rpartition("/")[0] for key in first.test if key.endswith("/mrr@10")):
-            answered_Q = answered(first, name)
-            bits = np.packbits(answered_Q, bitorder="little").tobytes()
-            found.setdefault(anchor, {})[name] = len(answered_Q), b64encode(bits).decode()
     return found
 
 

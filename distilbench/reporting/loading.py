@@ -98,28 +98,16 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
         lines = [*unpack_code(model).splitlines(), *lines]
     lines += [f"model = SentenceTransformer({literal(model)}{width})", *embed]
     if record.quantisation != "float32":
-        lines = ["from pathlib import Path", "from distilbench.evaluation.faiss_codes import Code", *lines]
-        lines.append(f'codes = Code.load("{record.quantisation}", Path({literal(quantiser)})).encode(vectors)')
+        file = literal(f"{quantiser}/quantisation-{record.quantisation}.faiss")
+        lines = ["import faiss", *lines] if given else ["import faiss", "import numpy as np", *lines]
+        lines.append(f"code = faiss.read_index({file})")
+        lines.append("codes = code.sa_encode(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))")
     return "\n".join(lines)
 
 
 def unpack_code(model: str) -> str:
     """Python that makes a student's table in int4 one in int8."""
     return UNPACK.format(file=literal(f"{model}/model.safetensors"))
-
-
-def plain_codes(record: ScoreRecord) -> str:
-    """Python that codes `vectors` as `load_code` does, in the folder of the quantiser and without DistilBench.
-
-    "" for a row that is not quantised.
-    """
-    if record.quantisation == "float32":
-        return ""
-    return f"""import faiss
-import numpy as np
-code = faiss.read_index("quantisation-{record.quantisation}.faiss")
-unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-codes = code.sa_encode(unit)"""
 
 
 class OnnxInput(NamedTuple):

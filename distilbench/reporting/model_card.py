@@ -1,13 +1,13 @@
 """A student's model card: README.md with Hugging Face's metadata, everything that its records say, and what they do not.
 
-The metadata is huggingface_hub's own. Every student that runs keep gets a card once the scores of all of them are known.
+The metadata is huggingface_hub's own.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,17 +18,15 @@ from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import StudentSpec
 from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
-from distilbench.reporting.best import model_folder, record_owners
-from distilbench.reporting.board import Cell, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
+from distilbench.reporting.board import Cell, Leaderboard, Row, SeedScores, teacher_row, told
 from distilbench.reporting.choice import recommendation
 from distilbench.reporting.databases import database_settings
 from distilbench.reporting.formats import set_name, value
-from distilbench.reporting.loading import FITTED, gives_documents, is_nested, load_code, plain_codes, quantiser_folder
+from distilbench.reporting.loading import FITTED, gives_documents
 from distilbench.reporting.markdown import one_line, render_markdown
-from distilbench.reporting.run_facts import Trainings, reproduce_command
+from distilbench.reporting.run_facts import reproduce_command
 from distilbench.reporting.serving import below_overlap, code_overlap, serving_costs
 from distilbench.selection import TITLES
-from distilbench.storage.files import write_changed
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -51,12 +49,11 @@ _MEASURABLE = (
 
 
 class Snippets(NamedTuple):
-    """What the reader gets with the model: Python that loads it, that codes its vectors without DistilBench, that
-    runs its ONNX graph, and the hub id of the encoder that it was made from; "" where there is none.
+    """What the reader gets with the model: Python that loads it, that runs its ONNX graph, and the hub id of the encoder that
+    it was made from; "" where there is none.
     """
 
     load: str
-    codes: str = ""
     onnx: str = ""
     base_model: str = ""
 
@@ -67,12 +64,8 @@ def model_card(
     seed: SeedScores,
     training: TrialRecord | None,
     code: Snippets,
-    forms: Sequence[tuple[Row, SeedScores]] = (),
 ) -> str:
-    """The whole of README.md for one seed's model of a row; `training` is None where it is not recorded.
-
-    `forms` are other rows of the same model.
-    """
+    """The whole of README.md for one seed's model of a row; `training` is None where it is not recorded."""
     record = seed.record
     name = row.name + ("" if told(row) == row.name else f" ({record.quantisation})")
     columns, scores = _scores(board, row, seed)
@@ -89,45 +82,11 @@ def model_card(
         scored=_scored(row, seed),
         columns=columns,
         scores=scores,
-        forms=[_form(*form) for form in forms],
         training=_training_text(record),
         hyperparameters={str(name): value(setting) for name, setting in record.hyperparameters.items()},
         reproduce=reproduce_command(training) if training else "",
         limitations=list(_limitations(row, record)),
     )
-
-
-def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path]) -> list[Path]:
-    """Write README.md into every student's folder that is there; those that were written.
-
-    One that says the same already is left as it is. What a folder's fingerprint is of, a README has no part in.
-    """
-    board, trainings, owners = leaderboard(records), Trainings(records), record_owners(runs)
-    students: dict[Path, list[tuple[Row, SeedScores]]] = {}
-    for row in board.rows:
-        for seed in row.seeds if row.record.role == "student" and not row.record.documents else ():
-            folder = model_folder(seed.record, owners)
-            if folder is not None and folder.is_dir():
-                students.setdefault(folder, []).append((row, seed))
-    written = []
-    for folder, rows in students.items():
-        # The whole vectors first, in float32 or in the code that they are trained for; the other rows are forms of them.
-        (row, seed), *others = sorted(rows, key=_own_form_first)
-        record = seed.record
-        quantiser = str(quantiser_folder(folder, record).relative_to(folder))
-        code = Snippets(
-            load_code(record, ".", quantiser, cut=is_nested(record)),
-            plain_codes(record) if quantiser == "." else "",
-            base_model=hub_base(owners[record.run, record.record_id], record),
-        )
-        if write_changed(folder / CARD, model_card(board, row, seed, trainings.of(record), code, others)):
-            written.append(folder / CARD)
-    return written
-
-
-def _own_form_first(form: tuple[Row, SeedScores]) -> tuple[bool, int]:
-    record = form[0].record
-    return record.quantisation != code_of(record.hyperparameters), -record.dim
 
 
 def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
@@ -237,12 +196,6 @@ def _shown(cell: Cell) -> str:
     if cell.value is None:
         return ""
     return f"{cell.value:.2f}" + ("" if cell.interval is None else f" ± {cell.interval:.2f}")
-
-
-def _form(row: Row, seed: SeedScores) -> tuple[str, ...]:
-    record = row.record
-    kind = record.quantisation + (" (neighbours lost, not recommended)" if below_overlap(row) else "")
-    return kind, f"{record.dim}", f"{record.bytes_per_vector}", _shown(row.dev), _shown(row.test), seed.anchor
 
 
 def _facts(row: Row, record: ScoreRecord) -> Iterator[tuple[str, str]]:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import json
 import time
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -26,7 +24,7 @@ from distilbench.progress.tally import finite
 from distilbench.records import ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
 from distilbench.reporting.board import CostRow, Leaderboard, Row, competes, index_rows, leaderboard, notices
 from distilbench.reporting.board_figures import board_plots
-from distilbench.reporting.choice import answer, answer_of_run, rows_of_run
+from distilbench.reporting.choice import answer, answer_of_run
 from distilbench.reporting.columns import Value
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.drawing import DARK_OF, script_json
@@ -95,15 +93,6 @@ INDEX_COLUMNS: tuple[tuple[str, str, str, Callable[[CostRow], Any]], ...] = (
 """Columns of the table of all indexes: title, kind, help, and how an index gives its text, with what sorts it if need be."""
 
 
-class SingleFile(NamedTuple):
-    """What a page of one file has in it: style, scripts in their order, Plotly as gzip in base64. `policy` lets these run."""
-
-    style: Markup
-    scripts: tuple[Markup, ...]
-    plotly: Markup
-    policy: Markup
-
-
 class LivePage:
     """Writes the report of the runs in `folders` into `report` when a stage begins, and now and then as trials end.
 
@@ -139,7 +128,6 @@ def write_report(
     notes: Sequence[str] = (),
     folders: Sequence[Path] = (),
     live: bool = False,
-    single: bool = False,
     compared: Comparison | None = None,
     described: Sequence[RunRecord] = (),
 ) -> Path:
@@ -150,18 +138,14 @@ def write_report(
     written under a temporary name and renamed, index.html last, so a reader never meets half a file; an earlier report there
     is replaced. `notes` are paragraphs of plain text for the head of the page, `folders` those of the runs, with their
     settings and the predictions that rows are compared by. `live`: the runs go on, so what takes seconds (exports,
-    comparisons) is left to the end. `single`: there is one file, `folder`, with answer, figures and table in it. `compared`
-    and `described` are what a file of records says in place of `folders`; a comparison of other rows than these is not taken.
+    comparisons) is left to the end. `compared` and `described` are what a file of records says in place of `folders`; a
+    comparison of other rows than these is not taken.
     """
     board = leaderboard(records)
     runs = run_facts(records, board, folders, described)
     if compared is None or not compared.is_of(board):
         compared = NOT_COMPARED if live else compare_rows(board, folders)
     report = Pages(records, board, title, notes, compared, runs, live)
-    if single:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        write_changed(folder, report.index(folder.name))
-        return folder
     folder.mkdir(parents=True, exist_ok=True)
     report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
     write_study(folder / RECORDS, records, [run.described for run in runs], report_record)
@@ -182,7 +166,7 @@ def write_report(
     return folder / "index.html"
 
 
-def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None, single: bool = False) -> Path:
+def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None) -> Path:
     """Write the report of `sources` (`study_file.read_study`) as `write_report` does, and return the path of its page.
 
     From a single file of records, title, notes and comparisons are those that it says. Otherwise comparisons come from
@@ -196,7 +180,6 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
         title=title or (study.report.title if study.report else ", ".join(names)),
         notes=study.report.notes if study.report else (),
         folders=study.folders,
-        single=single,
         compared=study.report.comparison if study.report else None,
         described=study.runs,
     )
@@ -214,8 +197,8 @@ class Pages:
     runs: Sequence[RunFacts] = ()
     live: bool = False
 
-    def index(self, single: str = "") -> str:
-        """The leaderboard; `single` is the name of the file that it is by itself."""
+    def index(self) -> str:
+        """The leaderboard."""
         board, compared, rows = self.board, self.compared, self.board.rows
         indexes, serving = index_rows(board), serving_costs(board)
         chosen = answer(board, compared, serving)
@@ -244,9 +227,7 @@ class Pages:
             runs=self.runs,
             newest=max((record.provenance.created_at for record in self.records), default=""),
             plots=board_plots(board, serving, taken),
-            exports={} if self.live or single else EXPORTS,
-            file=single or "index.html",
-            single=single_file() if single else None,
+            exports={} if self.live else EXPORTS,
         )
 
     @cached_property
@@ -276,12 +257,11 @@ class Pages:
         )
 
     def run(self, run: RunFacts) -> str:
-        """The page of a run: its rows, the figures of its search, its trials and settings."""
+        """The page of a run: what to take of it, the figures of its search, its trials and settings."""
         records = [record for record in self.records if record.run == run.run]
         plots, absent = search_plots(records)
         trials = listed_trials(records, MAX_TRIALS)
         measured = {key for t in trials for rung in t.rungs for key in rung.metrics}
-        shown, others = rows_of_run(self.board, run.run)
         return render_html(
             "run.html.j2",
             "../",
@@ -289,8 +269,6 @@ class Pages:
             run=run,
             board=self.board,
             answer=answer_of_run(self.board, run.run, self.compared),
-            rows=shown,
-            others=others,
             trials=trials,
             diagnostics={key: heading for key, heading in DIAGNOSTICS.items() if key in measured},
             plots=plots,
@@ -309,7 +287,6 @@ def _environment() -> jinja2.Environment:
         style_file=STYLE_FILE,
         script_file=SCRIPT_FILE,
         board_file=BOARD_FILE,
-        single=None,
         records_file=RECORDS,
         on_demonstration=ON_DEMONSTRATION,
     )
@@ -319,16 +296,6 @@ def _environment() -> jinja2.Environment:
 def render_html(template: str, root: str, **values: Any) -> str:
     """The HTML of a page; `root` is the way to the report's folder, "" or "../"."""
     return _environment().get_template(template).render(root=root, **values)
-
-
-@cache
-def single_file() -> SingleFile:
-    """Style and scripts for a page of one file; only these scripts, by their hashes, and the unpacked Plotly may run."""
-    texts = [(TEMPLATES / name).read_text("utf-8") for name in (SCRIPT_FILE, BOARD_FILE)]
-    hashes = (f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in texts)
-    policy = POLICY.replace("script-src 'self' file:", f"script-src {' '.join(hashes)} blob:").replace("'", "&#39;")
-    style, plotly = (TEMPLATES / STYLE_FILE).read_text("utf-8"), b64encode(BUNDLE.read_bytes()).decode()
-    return SingleFile(Markup(style), tuple(map(Markup, texts)), Markup(plotly), Markup(policy))
 
 
 def plotly_script() -> str:

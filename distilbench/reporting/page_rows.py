@@ -25,9 +25,6 @@ from distilbench.reporting.loading import export_command
 from distilbench.reporting.serving import ServingCosts, below_overlap
 from distilbench.selection import TITLES
 
-QUERIES = 200
-"""Queries of a retrieval set whose text the page has, for comparisons."""
-
 
 class PageRows(NamedTuple):
     """What the page's script reads: `about` the columns and what numbers mean, `rows` as JSON lines, in the order of lines.
@@ -67,7 +64,6 @@ def page_rows(
         "oneSeed": board.one_seed,
         "quantised": board.quantised,
         "demonstration": all(row.record.demonstration for row in board.rows),
-        "queries": _queries(board, compared),
     }
     tasks: dict[str, list[Column]] = {}
     for column in sets:
@@ -123,25 +119,9 @@ def _rows(
                 "ends": _ends(row) if len(row.seeds) == 1 else {},
                 "alike": sorted(alike.get(row.anchor, [])),
                 "draws": compared.draws.get(row.anchor, {}),
-                "answered": compared.answered.get(row.anchor, {}),
                 "losses": _losses(compared.examples.get(row.anchor)),
             }
             yield {name: value for name, value in described.items() if value not in (None, "", [], {})}
-
-
-def _queries(board: Leaderboard, compared: Comparison) -> dict[str, dict[int, str]]:
-    """By retrieval set and place the texts of at most `QUERIES` of the queries that are rows' examples, drawn evenly.
-
-    A set is "CORPUS QUERIES NAME", as the rows of two corpora may have sets of one name.
-    """
-    found: dict[str, dict[int, str]] = {}
-    for row in board.rows:
-        examples, place = compared.examples.get(row.anchor), board.corpora.index(row.compared_on)
-        for name, of_set in examples.searches.items() if examples else ():
-            drawn = (*of_set.lost_examples, *of_set.won_examples)
-            texts = found.setdefault(f"{place} {of_set.queries} {name}", {})
-            texts.update((query.place, query.query) for query in drawn)
-    return {name: dict(sorted(texts.items())[:: 1 + len(texts) // QUERIES]) for name, texts in found.items()}
 
 
 def _tie(compared: Comparison, row: Row) -> str:

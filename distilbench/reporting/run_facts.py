@@ -29,7 +29,7 @@ PREPARED = "prepared"
 
 
 class RunFacts(NamedTuple):
-    """One run. `steps` were spent by all its trials; `best` is the highest dev objective of a completed one.
+    """One run. `steps` were spent by all its trials.
 
     `described` is what its folder says: settings, progress, layer rankings, sentences, timings.
     """
@@ -41,7 +41,6 @@ class RunFacts(NamedTuple):
     states: Mapping[str, int]
     confirmations: int
     steps: int
-    best: TrialRecord | None
     rows: int
     provenances: tuple[Provenance, ...]
     described: RunRecord
@@ -74,7 +73,6 @@ def run_facts(
     for run, of_run in provenances.items():
         rows = [row for row in board.rows if row.record.run == run]
         searched = [t for t in trials.get(run, []) if not t.confirms]
-        candidates = [t for t in searched if t.is_candidate and finite(t.objective) is not None]
         facts.append(
             RunFacts(
                 run=run,
@@ -84,7 +82,6 @@ def run_facts(
                 states=Counter(str(t.state) for t in searched),
                 confirmations=len(trials.get(run, [])) - len(searched),
                 steps=sum(max((rung.step for rung in t.rungs), default=0) for t in searched),
-                best=max(candidates, key=lambda t: t.objective or 0.0, default=None),
                 rows=len(rows),
                 provenances=tuple(of_run.values()),
                 described=known.get(run, RunRecord(run=run)),

@@ -180,8 +180,7 @@ class ReportSettings(Settings):
         "Run folders, files of records (NAME.jsonl.xz, NAME.jsonl), folders of reports, or URIs of these.",
         panel=ARGUMENT,
     )
-    out: str = option("The report's folder, or a URI; of a single file its path, such as page.html.")
-    single_file: bool = option("One file that can be mailed: answer, figures, table and rows.", False)
+    out: str = option("The report's folder, or a URI.")
     title: str | None = option("The page's title; default: that of the file of records, else the runs' names.", None)
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import pytest
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
-from distilbench.encoders.encoder import EncoderSpec
-from distilbench.records import FROZEN, Score, append_records
+from distilbench.records import FROZEN, Score
 from distilbench.reporting.board import leaderboard
 from distilbench.reporting.databases import database_settings
-from distilbench.reporting.model_card import Snippets, hub_base, model_card, write_student_cards
+from distilbench.reporting.model_card import Snippets, hub_base, model_card
 from distilbench.reporting.run_facts import Trainings
-from distilbench.reporting.runs import read_runs
 from distilbench.storage.files import write_json
 
 HOSTILE = (
@@ -114,35 +111,6 @@ def test_the_base_is_known_where_it_has_a_hub_id(make_score, tmp_path):
     assert base("/somewhere/teacher", "half", FROZEN) == ""
     assert base("../teacher", "half", FROZEN) == base("a/b\nc: d", "half", FROZEN) == ""
     assert hub_base(tmp_path / "nowhere", make_score("s")) == ""
-
-
-@pytest.fixture
-def run(make_seeded, tmp_path, encoder_folder):
-    """A run whose students of three seeds share a folder with their quantised rows."""
-    records = []
-    for r in make_seeded():
-        place = f"students/d{r.dim}-seed{r.seed}" if r.kind == "score" and r.role == "student" else ""
-        records.append(r.model_copy(update={"model": place}) if place else r)
-    append_records(tmp_path / "run" / "scores.jsonl", [r for r in records if r.kind == "score"])
-    append_records(tmp_path / "run" / "trials.jsonl", [r for r in records if r.kind == "trial"])
-    shutil.copytree(encoder_folder, tmp_path / "run" / "students" / "d32-seed0")
-    shutil.copytree(encoder_folder, tmp_path / "run" / "students" / "d32-seed1")
-    return tmp_path / "run"
-
-
-def test_every_student_that_is_there_gets_a_card_once(run):
-    folder = run / "students" / "d32-seed0"
-    before = EncoderSpec(str(folder)).identity()
-    written = write_student_cards(read_runs([run]), [run])
-    assert sorted(written) == [run / "students" / f"d32-seed{k}" / "README.md" for k in (0, 1)]
-    assert EncoderSpec(str(folder)).identity() == before  # a card changes no fingerprint
-    text = written[0].read_text()
-    assert ModelCard(text).data.model_name == "MCR2-32-float32"
-    assert re.search(r"\| int8 \| 32 \| 32 \| .*\| 67\.50 ± 2\.48 \| r-", text) and "| binary | 32 | 4 |" in text
-    assert write_student_cards(read_runs([run]), [run]) == []
-    (folder / "README.md").write_text("half a card")
-    assert write_student_cards(read_runs([run]), [run]) == [folder / "README.md"]
-    assert not [p for p in folder.iterdir() if p.name.endswith(".tmp")]
 
 
 def test_what_a_card_says_of_faisss_codes_and_of_a_student_for_a_code(make_score):

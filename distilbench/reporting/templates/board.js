@@ -11,7 +11,6 @@ const open = new Set(); // groups of columns
 const unfolded = new Set(); // encoders, whose other codes are shown
 const compared = new Set();
 const opened = [["open", open], ["codes", unfolded], ["compare", compared]]; // by their names in the address
-const single = root.dataset.single !== undefined; // a page of one file has no others beside it
 let order = null; // the column that sorts, and its direction; else the dev scores
 let everyRow = false;
 let [found, drawing] = [null, 0]; // the row that was asked for; the figures that wait for the reader to stop typing
@@ -242,7 +241,7 @@ function told(row) {
 }
 
 function nameOf(row, text) {
-  const href = single ? `#${row.id}` : `encoders/${row.id}.html`;
+  const href = `encoders/${row.id}.html`;
   return el("a", { class: "label", href, title: text.length > 24 && text }, text);
 }
 
@@ -330,7 +329,7 @@ function head(row, flat) {
     marks.append(el("button", { type: "button", class: "codes", value: row.id, "aria-expanded": shown }, `${codes.length} more`));
   }
   const title = "Queries that the teacher answers and this row does not, and the other way round";
-  if (row.losses && !single) marks.append(el("a", { class: "mark", href: `encoders/${row.id}.html#h-lost`, title }, row.losses));
+  if (row.losses) marks.append(el("a", { class: "mark", href: `encoders/${row.id}.html#h-lost`, title }, row.losses));
   const tick = el("input", { type: "checkbox", class: "compare", value: row.id, "aria-label": `Compare ${row.told}` });
   tick.checked = compared.has(row.id);
   marks.append(el("label", { class: "mark" }, tick, " compare"));
@@ -395,21 +394,6 @@ function difference(one, other, weights) {
   return `${signed(b.value - a.value)}${reach}`;
 }
 
-// For each row the number of a set's queries that the others have an answer of in their first ten and it does not, and the
-// first three whose text the page has; nothing where the rows are of other queries.
-function lostAlone(some, name) {
-  const [place, queries] = [some[0].corpus_place, some[0].answered[name][0]];
-  if (some.some((row) => row.corpus_place !== place || row.answered?.[name]?.[0] !== queries)) return null;
-  const known = about.queries[`${place} ${queries} ${name}`];
-  const bytes = some.map((row) => bytesOf(row.answered[name][1]));
-  const answers = Array.from({ length: queries }, (_, q) => bytes.map((own) => (own[q >> 3] >> (q & 7)) & 1));
-  return some.map((_, n) => {
-    const lost = [...answers.keys()].filter((q) => answers[q].every((is, other) => is === Number(other !== n)));
-    const texts = lost.map((q) => known?.[q]).filter(Boolean).slice(0, 3);
-    return [`${count(lost.length)} of ${count(queries)}`, ...texts.map((text) => el("small", { class: "text" }, text))];
-  });
-}
-
 const halfOf = ({ interval, low, high }) => interval ?? (high - low) / 2;
 
 function showCompared() {
@@ -429,10 +413,6 @@ function showCompared() {
     scored(titleOf(), chosen);
     for (const { title, keys } of about.columns.filter((column) => column.keys.length > 1)) scored(title, weightsOf(first, keys));
     for (const [key, { name }] of Object.entries(about.sets)) scored(name, [[key, 1]]);
-    for (const name of Object.keys(first.answered ?? {})) {
-      const lost = lostAlone(some, name);
-      if (lost) body.push(line(`${name}: queries that it alone does not answer`, lost));
-    }
     const plain = about.columns.filter(({ keys, name }) => !keys.length && name !== "kept_percent");
     for (const column of plain) body.push(line(column.title, some.map((row) => cell(row, column).textContent)));
     const settings = (row) => ({ start: row.start, run: row.run, trial: row.trial, ...row.hyperparameters });
@@ -485,40 +465,6 @@ adjust = (figure) => {
   figure.layout.yaxis.title.text = own ? "Mean of the chosen sets" : figure.layout.yaxis.title.text;
   return figure;
 };
-
-// ---- files of the rows that are listed, with the columns that are shown
-
-function save(name, kind, text) {
-  const link = el("a", { download: name, href: URL.createObjectURL(new Blob([text], { type: kind })) });
-  link.click();
-  URL.revokeObjectURL(link.href);
-}
-
-const listedRows = () => Object.values(listed()).slice(1).flat();
-
-byId("csv")?.addEventListener("click", () => {
-  const quoted = (value) => {
-    const text = `${value ?? ""}`;
-    const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  const cells = (row) => [row.name, row.code, ...columns.map((column) => cellOf(row, column).value)];
-  const table = [["name", "code", ...columns.map(({ name }) => name)], ...listedRows().map(cells)];
-  save("leaderboard.csv", "text/csv", table.map((line) => `${line.map(quoted).join(",")}\r\n`).join(""));
-});
-
-byId("markdown")?.addEventListener("click", () => {
-  const escaped = (text) => text.replace(/[\\`*_[\]|<>#&~$]/g, "\\$&");
-  const text = (row, column) => {
-    const { value, interval } = cellOf(row, column);
-    const number = (x) => (column.kind === "text" ? x : written[column.written](x));
-    return value === undefined || value === "" ? "-" : number(value) + (interval === undefined ? "" : ` ± ${number(interval)}`);
-  };
-  const cells = (row) => [row.told, ...columns.map((column) => text(row, column))].map(escaped);
-  const ways = ["---", ...columns.map(({ kind }) => (kind === "text" ? "---" : "---:"))];
-  const table = [["Encoder", ...columns.map(({ title }) => title)], ways, ...listedRows().map(cells)];
-  save("leaderboard.md", "text/markdown", table.map((line) => `| ${line.join(" | ")} |\n`).join(""));
-});
 
 // ---- what is chosen, and its address
 

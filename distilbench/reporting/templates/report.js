@@ -7,39 +7,7 @@ const byId = (id) => document.getElementById(id);
 const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 const narrow = matchMedia("(max-width: 640px)");
 
-// ---- colours: the system's, or what the reader chose
-
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const themes = { auto: "Auto: colours as the system has them", light: "Light: light colours", dark: "Dark: dark colours" };
-const themeButton = byId("theme");
-
-function remembered() {
-  try {
-    return localStorage.getItem("distilbench-theme") || "auto";
-  } catch {
-    return "auto"; // a browser that keeps nothing for files
-  }
-}
-
-function setTheme(name) {
-  root.dataset.theme = name;
-  themeButton.textContent = name[0].toUpperCase() + name.slice(1);
-  themeButton.setAttribute("aria-label", themes[name]);
-}
-
-setTheme(remembered() in themes ? remembered() : "auto");
-themeButton.hidden = false;
-themeButton.addEventListener("click", () => {
-  const names = Object.keys(themes);
-  const next = names[(names.indexOf(root.dataset.theme) + 1) % names.length];
-  try {
-    localStorage.setItem("distilbench-theme", next);
-  } catch {
-    // only this page then
-  }
-  setTheme(next);
-  drawCurrent();
-});
 
 // ---- sorting: a value is data-v or the text; missing values stay last in both directions
 
@@ -88,7 +56,7 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => (button.textContent = name), 1500);
 });
 
-// ---- figures, in the colours of the theme; on paper always in the light ones
+// ---- figures, in the system's colours; on paper always in the light ones
 
 let adjust = (figure) => figure; // the leaderboard's script draws what the reader has chosen
 let reveal = () => {}; // and shows the row of a mark
@@ -126,20 +94,9 @@ function thin(axis) {
 }
 
 function drawCurrent() {
-  const chosen = root.dataset.theme;
-  drawAll(chosen === "auto" ? (dark.matches ? "dark" : "light") : chosen);
+  drawAll(dark.matches ? "dark" : "light");
 }
 
-// A page of one file has Plotly packed in it.
-async function unpack(packed) {
-  const stream = new Blob([bytesOf(packed.textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = document.createElement("script");
-  script.src = URL.createObjectURL(new Blob([await new Response(stream).blob()], { type: "text/javascript" }));
-  script.addEventListener("load", drawCurrent);
-  document.head.append(script);
-}
-
-if (byId("plotly")) unpack(byId("plotly"));
 addEventListener("DOMContentLoaded", drawCurrent);
 dark.addEventListener("change", drawCurrent);
 narrow.addEventListener("change", drawCurrent);
