@@ -180,7 +180,6 @@ BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
         ["--quantise int5: expected int8, int4, int3, int2, binary, or one of FAISS's"],
     ),
     ("an empty space", lambda p: p.space.write_text(""), [], ["space.yaml: the file: expected keys with values"]),
-    ("a log of no kind", lambda p: None, ["--log-to", "nope"], ["--log-to nope: expected mlflow:URI"]),
     ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
 ]
 

@@ -34,7 +34,6 @@ PANELS = (
     "Scores",
     "Resources",
     "Cluster and storage",
-    "Logging",
 )
 
 

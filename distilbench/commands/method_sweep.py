@@ -189,7 +189,6 @@ class MethodSweep:
 
     def _start_tally(self, search: Search) -> Tally:
         from distilbench.progress.console import ProgressFile, on_console
-        from distilbench.progress.loggers import make_logger
 
         end = self.clock.search_end(0)
         self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
@@ -203,7 +202,6 @@ class MethodSweep:
         )
         tally.listeners += [on_console(tally, self.console), ProgressFile(tally), self.page]
         tally.listeners += [StageTimes(self.run, self.resources.concurrency), *([self.copy] if self.copy else [])]
-        tally.listeners += [make_logger(target, self.run, self.member.name) for target in self.settings.log_to]
         return tally
 
     def _search(self, search: Search) -> None:

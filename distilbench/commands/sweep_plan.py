@@ -26,7 +26,6 @@ from distilbench.encoders.student import is_static
 from distilbench.errors import InputError, naming
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method, Possible
-from distilbench.progress.loggers import check_target
 from distilbench.search.restrict_space import (
     for_each_student,
     restrict_setting,
@@ -80,8 +79,6 @@ class MethodRun:
 
 def plan_method_runs(settings: SweepSettings, console: Console) -> tuple[list[MethodRun], Path]:
     """The methods' runs on one corpus, and the folder of the whole."""
-    for target in settings.log_to:
-        check_target(target)
     names = _method_names(settings)
     several = not settings.methods or len(names) > 1
     spaces, corpus = _spaces_and_corpus(settings, names, several, console)

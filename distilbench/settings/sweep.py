@@ -14,7 +14,6 @@ from distilbench.errors import InputError
 from distilbench.settings.option import COMMAS, option, split_at_commas
 from distilbench.settings.run import SEARCH, RunSettings, SpaceSettings
 
-LOGGING = "Logging"
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _PART = r"(\d+(?:\.\d+)?)([hms])"
 
@@ -84,7 +83,6 @@ class SweepSettings(SpaceSettings, RunSettings):
         None,
         panel=SEARCH,
     )
-    log_to: tuple[str, ...] = option("Log trials to mlflow:URI or wandb:PROJECT; may be repeated.", (), panel=LOGGING)
 
     @property
     def warm_start_file(self) -> Path | None:
