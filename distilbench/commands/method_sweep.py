@@ -17,15 +17,13 @@ from distilbench.commands.sweep_plan import MethodRun
 from distilbench.errors import InputError
 from distilbench.events import INTERRUPTED, Event
 from distilbench.methods import get_method
-from distilbench.methods.method import Method
 from distilbench.prepare.pool import progress
 from distilbench.prepare.prepared import Artifacts, Prepared, load_prepared
 from distilbench.progress.clock import Clock
 from distilbench.progress.tally import Tally
 from distilbench.records import EncoderCost, TrialRecord, read_trials
 from distilbench.reporting.page import LivePage
-from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
-from distilbench.search.front_patience import EXHAUSTED, Point, points_of_records
+from distilbench.search.confirm import chosen_trials, confirmation_jobs, write_confirmed
 from distilbench.search.objectives import directions
 from distilbench.search.run_trials import SearchPlace, discard_checkpoints, run_trials
 from distilbench.search.search_plan import Search
@@ -175,14 +173,7 @@ class MethodSweep:
             max_pending=int(self.study.user_attrs["max_pending"]),
             seed=settings.seed,
             select=str(self.inputs.corpus.selection),
-            baseline_points=self._points_found_before(),
         )
-
-    def _points_found_before(self) -> list[Point]:
-        """The points of the trials of the methods before this one; [] where it is judged by a task of its own."""
-        alike = [m for m in self.members if get_method(m.space.method).task_scores is Method.task_scores]
-        before = alike[: alike.index(self.member)] if self.member in alike else []
-        return points_of_records(read_trials(*(m.run / "trials.jsonl" for m in before)), self.settings.objectives)
 
     def _recorded(self) -> list[TrialRecord]:
         return read_trials(self.run / "trials.jsonl")
@@ -242,15 +233,11 @@ class MethodSweep:
         budget, member, trials = self.space.budget, self.member, self.study.get_trials(deepcopy=False)
         self.clock.keep_half()
         self._note_end(search)
-        best = chosen_trials(trials, self.groups, budget.confirm.top, waiting=waits_at_rungs(budget))
-        chosen = worth_confirming(best, search, self.costs)
-        if not best:
+        chosen = chosen_trials(trials, self.groups, budget.confirm.top, waiting=waits_at_rungs(budget))
+        if not chosen:
             self._note_no_student(trials)
             self.tally.stage("done")
             return
-        if len(chosen) < len(best):
-            left = "; ".join(str(group) for group in best if group not in chosen)
-            member.notes.append(f"{search.name}: not confirmed, since another is better and costs no more: {left}.")
         self.tally.stage("confirm")
         wait_for_idle(self.resources)
         jobs, tally = confirmation_jobs(self.run, search, chosen), self.tally
@@ -264,7 +251,7 @@ class MethodSweep:
         if member.unconfirmed:
             self._missing(f"time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations.")
         scored = {record.group for record in confirmed.records}
-        self._without_student([g for g in self.groups if g not in best], "none of its trials was completed")
+        self._without_student([g for g in self.groups if g not in chosen], "none of its trials was completed")
         unscored = [g for g in self.groups if g in chosen and g not in scored]
         self._without_student(unscored, "its best trial was not scored")
         write_confirmed(self.run, search, chosen)
@@ -274,13 +261,9 @@ class MethodSweep:
     def _note_end(self, search: Search) -> None:
         """Note why the search has fewer trials than it was to have."""
         ended = len(finished_trials(self.study))
-        exhausted = ended == self.study.user_attrs.get(EXHAUSTED)
-        self.member.cut_off = ended < search.wanted and not exhausted
+        self.member.cut_off = ended < search.wanted
         if self.member.cut_off:
             self._missing(f"time was over after {ended} of {search.wanted} trials.")
-        elif ended < search.wanted:
-            note = f"{search.name}: {ended} of {search.wanted} trials, since no more moved the front."
-            self.member.notes.append(note)
 
     def _note_no_student(self, trials: Sequence[FrozenTrial]) -> None:
         reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})

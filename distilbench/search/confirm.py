@@ -8,8 +8,6 @@ from pathlib import Path
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.codes import CompetitionKey
-from distilbench.records import EncoderCost
-from distilbench.search.front_patience import NOISE, Point, better_by, point_at
 from distilbench.search.search_plan import Search
 from distilbench.search.stopping import waits_at_rungs
 from distilbench.search.study import (
@@ -18,17 +16,14 @@ from distilbench.search.study import (
     is_candidate,
     nested_leader,
     result_objective,
-    result_of,
     trial_dimension,
     trial_group,
     trial_params,
     trial_rungs,
-    width_in,
 )
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import write_json
 from distilbench.trials.budget import Confirmation
-from distilbench.trials.costs import cost_objectives, kind_key
 from distilbench.trials.jobs import Job
 from distilbench.trials.scoring import Candidate
 
@@ -60,31 +55,6 @@ def chosen_trials(
             if begun:
                 best[group] = [max(begun, key=result_objective)]
     return {group: best[group] for group in sorted(best)}
-
-
-def worth_confirming(
-    chosen: Mapping[CompetitionKey, list[FrozenTrial]], search: Search, costs: Mapping[str, EncoderCost]
-) -> dict[CompetitionKey, list[FrozenTrial]]:
-    """The chosen trials to confirm: all of them, or where the space asks for the front alone those of the groups whose best
-    is on it. Nothing that costs no more is better by more than `NOISE` then: neither the best of another group nor what other
-    methods have.
-
-    `costs` are those of every kind of student, where they were measured.
-    """
-    if not search.space.budget.confirm.front or len(search.objectives) == 1:
-        return dict(chosen)
-    points: dict[CompetitionKey, Point | None] = {}
-    for group, (first, *_) in chosen.items():
-        params, rung, width = trial_params(first), result_of(first), width_in(first, group)
-        cost = costs.get(kind_key(search.space.method, params))
-        known = cost_objectives(cost) if cost else {}
-        points[group] = point_at(params, rung, width, known, search.objectives) if rung else None
-    kept = {}
-    for group, point in points.items():
-        others = [other for name, other in points.items() if name != group and other is not None]
-        if point is None or better_by(point, [*search.baseline_points, *others]) >= -NOISE:
-            kept[group] = chosen[group]
-    return kept
 
 
 def _is_trained_on(trial: FrozenTrial, search: Search) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 
-from distilbench.search.front_patience import FrontPatience, Point
 from distilbench.search.space import SearchSpace
 
 STARTUP = 8
@@ -39,14 +38,7 @@ class Search:
     seed: int
     select: str = "sts"
     """The measure that selects students."""
-    baseline_points: Sequence[Point] = ()
-    """Points of the trials of the methods before this one."""
 
     def make_sampler(self, stream: int) -> BaseSampler:
         """Make a fresh sampler; `stream` numbers a stream of random draws."""
         return make_sampler(self.space, self.seed + stream)
-
-    def make_patience(self) -> FrontPatience:
-        """Make the count of trials that improve nothing; a grid is searched whole."""
-        patience = None if self.space.is_grid else self.space.budget.patience
-        return FrontPatience(patience, self.objectives, self.baseline_points)

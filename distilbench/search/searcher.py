@@ -23,7 +23,6 @@ from ray.tune.search import Searcher
 from distilbench.choices import QUALITY
 from distilbench.codes import CompetitionKey, competition_key
 from distilbench.records import result_rung
-from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.search_plan import Search
 from distilbench.search.stopping import Halving, Verdicts, stopping_reason, waits_at_rungs
 from distilbench.search.study import (
@@ -180,8 +179,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return None
         trial = self.interrupted.pop(0) if self.interrupted else self._new_trial()
         if trial is None:
-            finished = self.over or (self.suggestions.exhausted and not self.live)
-            return Searcher.FINISHED if finished else None
+            return Searcher.FINISHED if self.over else None
         trial.lost_before = self.lost_nodes()
         self.live[trial_id] = trial
         self.events.started(trial.number, trial.params)
@@ -191,11 +189,6 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """A trial that has begun in the study; None where one has to end before it, none is left, or storage is gone."""
         params = self.suggestions.ask(self._lookup)
         if params is None:
-            if self.suggestions.exhausted:  # no student improves the front any more: the trials that there are, are all
-                self.wanted = self.count
-                self._stored(lambda: self.study.set_user_attr(EXHAUSTED, self.count))
-                self.verdicts.close()
-                self._settle()
             return self.interrupted.pop(0) if self.interrupted else None
         suggested = self.suggestions.asked[-1]
         begun = self._stored(

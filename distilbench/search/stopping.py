@@ -207,17 +207,16 @@ class Halving(Verdicts):
 def stopping_for(budget: Budget, objectives: int = 1, requested: Stopping | None = None) -> Stopping:
     """The rule of a search: `requested`, or the space's.
 
-    With several objectives and with a space's patience, what is suggested follows from trials that have ended: none can wait
-    for later ones, and halving is asha, or an error if it was requested.
+    With several objectives what is suggested follows from trials that have ended: none can wait for later ones, and halving
+    is asha, or an error if it was requested.
     """
     rule = requested or budget.stopping
-    if rule != "halving" or (objectives == 1 and budget.patience is None):
+    if rule != "halving" or objectives == 1:
         return rule
     if requested:
-        why = "several --objectives" if objectives > 1 else "the space's patience"
         raise InputError(
-            f"--stopping halving: with {why} suggestions follow from trials that have ended, and none can wait for later "
-            "ones; expected --stopping asha, or a search without it"
+            "--stopping halving: with several --objectives suggestions follow from trials that have ended, and none can wait "
+            "for later ones; expected --stopping asha"
         )
     return "asha"
 

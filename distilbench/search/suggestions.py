@@ -18,7 +18,6 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from distilbench.codes import competition_key
 from distilbench.search.objectives import directions
 from distilbench.search.search_plan import Search
-from distilbench.search.space import GIVEN
 from distilbench.search.stopping import Halving, waits_at_rungs
 from distilbench.search.study import LAST, judged_rungs, trial_params
 from distilbench.trials.budget import Budget
@@ -108,26 +107,22 @@ class Suggestions:
         self._begin(stream=0)
 
     def _begin(self, stream: int) -> None:
-        self._stream, self.patience = stream, self.search.make_patience()
-        self.exhausted = False
-        """Whether there is nothing more to ask for, since no student improves the front any more."""
+        self._stream = stream
         self.asked: list[Suggestion] = []
         self.params: list[dict[str, Any]] = []
         """All hyper-parameters of each trial that was asked for."""
-        self._reported = 0
         self._samplers: dict[str | None, BaseSampler] = {}
         """By student."""
 
     def ask(self, lookup: TrialLookup) -> dict[str, Any] | None:
-        """Suggest the next trial's hyper-parameters.
-
-        None while a trial that the suggestion depends on has not finished, and once the search is `exhausted`.
-        """
+        """Suggest the next trial's hyper-parameters; None while a trial that they depend on has not finished."""
         number = len(self.asked)
         visible = self._visible(max(0, number - self.search.max_pending + 1), lookup)
-        start = None if visible is None else self._start(number, lookup)
-        if visible is None or start is None:
+        if visible is None:
             return None
+        start = dict(self.search.starts[number]) if number < len(self.search.starts) else {}
+        if "student" in self.space.parameters:
+            start.setdefault("student", self.space.students[number % len(self.space.students)])
         study = self._study(start.get("student") if "student" in self.space.parameters else None, visible)
         if start or number < len(self.search.starts):
             study.enqueue_trial(self.space.in_study(start)[0])
@@ -144,37 +139,7 @@ class Suggestions:
             learns = self.space.searcher == "tpe"
             return visible_outcomes(self.space.budget, self.params, lookup, count) if learns else []
         finished = [trial for trial in map(lookup, range(count)) if trial is not None]
-        return finished if len(finished) == count and self._report(lookup, count) else None
-
-    def _start(self, number: int, lookup: TrialLookup) -> dict[str, Any] | None:
-        """The values that trial `number` is given; None where no student improves the front (any more, or for now)."""
-        start = dict(self.search.starts[number]) if number < len(self.search.starts) else {}
-        searched = "student" in self.space.parameters
-        students: list[Any] = list(self.space.students) if searched else [None]
-        if not start.keys() - GIVEN:  # what somebody chose is tried in any case
-            every, students = students, self._improving(students)
-            if not students and self._report(lookup, number):  # a trial that was under way may have improved something
-                students = self._improving(every)
-                self.exhausted = not students
-            if not students:
-                return None
-            if start.get("student") not in students:
-                start.pop("student", None)
-        if searched:
-            start.setdefault("student", students[number % len(students)])
-        return start
-
-    def _improving(self, students: Sequence[Any]) -> list[Any]:
-        return [student for student in students if not self.patience.is_exhausted(student)]
-
-    def _report(self, lookup: TrialLookup, count: int) -> bool:
-        """Count what the first `count` trials have improved. Returns True when all of them have finished."""
-        while self._reported < count:
-            if (trial := lookup(self._reported)) is None:
-                return False
-            self.patience.report(trial)
-            self._reported += 1
-        return True
+        return finished if len(finished) == count else None
 
     def _study(self, student: str | None, visible: Sequence[FrozenTrial]) -> optuna.Study:
         """A study for one suggestion, of the trials of one student: values of other students say nothing of it."""

@@ -20,8 +20,6 @@ class Confirmation(BaseModel):
     """Trials of each output dimension, by their dev objective."""
     seeds: int = Field(default=3, ge=1)
     """Trainings of each, its own in the search being the first."""
-    front: bool = False
-    """With several objectives: only where no trial is better and costs no more, those of the methods before included."""
 
 
 class Budget(BaseModel):
@@ -40,8 +38,6 @@ class Budget(BaseModel):
     stopping: Stopping = "halving"
     """Which trials stop at a rung: all but the best 1/eta, judged in cohorts (halving) or at once (asha); those below the
     median; none. Where no trial can wait for later ones, halving is asha (`search.stopping.stopping_for`)."""
-    patience: int | None = Field(default=None, ge=1)
-    """A student gets no more trials once so many of its trials in a row have improved nothing (`search.front_patience`)."""
     start: bool = True
     """Whether a student is judged before its first step too, so that its start (rung 0) can be its result. No verdict is
     made there."""

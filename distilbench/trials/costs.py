@@ -45,11 +45,6 @@ def cost_metrics(cost: EncoderCost) -> dict[str, float]:
     return {"latency_ms": cost.latency_ms, "single_ms": cost.p50_ms, "model_bytes": float(cost.bytes_on_disk)}
 
 
-def cost_objectives(cost: EncoderCost) -> dict[str, float]:
-    """The objectives that follow from a student's cost."""
-    return {"latency": cost.latency_ms, "model_bytes": float(cost.bytes_on_disk)}
-
-
 def with_baselines(
     students: Iterable[tuple[str, dict[str, Any]]], dimensions: Iterable[int], width: int
 ) -> list[tuple[str, dict[str, Any]]]:

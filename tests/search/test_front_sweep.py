@@ -10,12 +10,10 @@ from run_command import Command
 
 from distilbench.reporting.best import best_of_runs
 from distilbench.reporting.choice import ServingBudget
-from distilbench.search.front_patience import EXHAUSTED
-from distilbench.search.study import open_study, study_url
 
 HEADS = """
 method: mcr2
-budget: {trials: 30, steps: 4, rungs: 2, eta: 2, stopping: none, patience: 2, confirm: {seeds: 1, front: true}}
+budget: {trials: 8, steps: 4, rungs: 2, eta: 2, stopping: none, confirm: {seeds: 1}}
 parameters:
   output_dim: {choices: [4, 8]}
   bits: {choices: [8, 4]}
@@ -24,7 +22,7 @@ fixed: {batch_size: 16, clusters: 4, lr: 0.001, head: residual}
 """
 ENCODERS = """
 method: hpd
-budget: {trials: 6, steps: 6, rungs: 2, eta: 2, stopping: none, patience: 2, confirm: {seeds: 1, front: true}}
+budget: {trials: 6, steps: 6, rungs: 2, eta: 2, stopping: none, confirm: {seeds: 1}}
 parameters:
   student: {choices: [static, "static:corpus", "auto:1:corpus"]}
   lr: {low: 0.0001, high: 0.001, log: true}
@@ -49,12 +47,9 @@ def test_it_ends_with_its_front_and_the_row_to_take(
     lines = out.rstrip().splitlines()
     closing = next(i for i, line in enumerate(lines) if line.startswith("Take "))
     assert "distilbench export" in lines[closing + 1] and "--student" in lines[closing + 1]
-    # The heads rested before they had all of their trials, and that is not told as a want of time.
-    study = open_study(study_url(sweep.run / "mcr2"), "r/mcr2", ("maximize",) * 4)
-    assert study.user_attrs[EXHAUSTED] == len(study.trials) < 30 and "time was over" not in out
-    # What is confirmed is on the front, the methods before included.
+    assert "time was over" not in out
     confirmed = {m: json.loads((sweep.run / m / "confirmed.json").read_text()) for m in ("mcr2", "hpd")}
-    assert set(confirmed["mcr2"]) <= {"2", "4", "8"} and confirmed["mcr2"]
+    assert set(confirmed["mcr2"]) == {"2", "4", "8"}
     assert any(name.startswith("static") for name in confirmed["hpd"]), "nothing is as fast"
     assert any(name.startswith("static:corpus, ") for name in confirmed["hpd"]), "nothing is as small"
     # A row within the limits of speed and size.

@@ -198,9 +198,7 @@ def test_bytes_are_an_objective_where_they_are_those_of_the_documents(
     student = str(narrow_encoder_folder if method == "mse" else "layers:0,2")
     given: dict[str, Any] = {"method": (method,), "space": space, "select": "retrieval,documents=teacher"}
     given |= {"student": student, "objectives": ("quality", "bytes")}
-    text = (
-        f"method: {method}\nbudget: {{trials: 2, steps: 4, patience: 2}}\nparameters:\n  lr: {{choices: [0.1, 0.01]}}\n"
-    )
+    text = f"method: {method}\nbudget: {{trials: 2, steps: 4}}\nparameters:\n  lr: {{choices: [0.1, 0.01]}}\n"
     space.write_text(f"{text}fixed: {{batch_size: 8, output_dim: native{more}}}\n")
     with pytest.raises(
         InputError, match=r"bytes: with --select .* stores documents of (32|8) dimensions where output_dim"
