@@ -169,11 +169,11 @@ def encode(
     return out
 
 
-def check_finite(vectors_ND: NDArray[np.float32], sentences: Sequence[str], start: int = 0) -> None:
-    """Check the vectors of the sentences from `start` on."""
+def check_finite(vectors_ND: NDArray[np.float32], sentences: Sequence[str]) -> None:
+    """Check the vectors of the sentences."""
     bad = ~np.isfinite(vectors_ND).all(axis=1)
     if bad.any():
-        sentence = sentences[start + int(bad.argmax())]
+        sentence = sentences[int(bad.argmax())]
         raise FloatingPointError(f"the encoder's vector is not finite for {sentence!r:.200}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,9 @@ from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, default_device
-from distilbench.encoders.encoding import check_finite, encode, encode_ids, keep_half, reads_ids
+from distilbench.encoders.encoding import encode, keep_half, reads_ids
 from distilbench.errors import InputError
 from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
-from distilbench.prepare.tokens import load_tokens
 from distilbench.settings.place import AS_FIT, PoolSize
 from distilbench.storage.arrays import MANIFEST, ShardedArray, damaged_shards, save_array, shard_name, shard_ranges
 from distilbench.storage.files import fingerprint, write_json
@@ -51,8 +50,7 @@ STEP_VERSION = 1
 class TeacherEncoding(ShardTask):
     """Turns rows of sentences into shards of vectors, with `bf16` in bfloat16 on a CPU too.
 
-    `roles_N` are the roles of the sentences; with None they are neither queries nor documents. `tokens` is the artifact
-    with the tokens of all, as the encoder reads them; with None it reads their text.
+    `roles_N` are the roles of the sentences; with None they are neither queries nor documents.
     """
 
     spec: EncoderSpec
@@ -62,7 +60,6 @@ class TeacherEncoding(ShardTask):
     stored: Stored
     roles_N: NDArray[np.int8] | None = None
     bf16: bool = False
-    tokens: Path | None = None
 
     def suits_one_process(self, machine: Node) -> bool:
         """Whether there is one GPU, and it is used; or there are so few sentences that workers would only start."""
@@ -81,20 +78,12 @@ class TeacherEncoding(ShardTask):
         model = self.spec.load(self.device)
         if (self.bf16 or self.device == "cuda") and reads_ids(model):
             keep_half(model)
-        tokens = None if self.tokens is None else load_tokens(self.tokens)
-
-        def read(start: int, stop: int) -> NDArray[np.float32]:
-            if tokens is None:
-                before = self.spec.prompts_before(self.roles_N, start, stop)
-                return encode(model, self.sentences[start:stop], prompt=before, bf16=self.bf16)
-            vectors_ND = encode_ids(model, tokens.between(start, stop), bf16=self.bf16)
-            check_finite(vectors_ND, self.sentences, start)
-            return vectors_ND
 
         def make(shard: int, start: int, stop: int) -> None:
             try:
                 with np.errstate(over="raise"):
-                    vectors_ND = read(start, stop)
+                    before = self.spec.prompts_before(self.roles_N, start, stop)
+                    vectors_ND = encode(model, self.sentences[start:stop], prompt=before, bf16=self.bf16)
                     stored_ND = vectors_ND.astype(self.stored)
             except (FloatingPointError, ValueError) as error:
                 raise InputError(f"encoder {self.spec.name!r}: {error}") from None
@@ -115,8 +104,6 @@ class CorpusEncoding:
     size: PoolSize = AS_FIT
     in_process: bool = False
     """Whether it is done in this process, without Ray."""
-    tokens: Callable[[], Path | None] | None = None
-    """What gives the artifact with the tokens of the text as the encoder reads it, when something has to be encoded."""
 
     def vectors(self, text: CorpusText) -> tuple[ShardedArray, int]:
         """The vectors of the sentences, and how many sentences had to be encoded for it (0: all were there).
@@ -203,8 +190,7 @@ class CorpusEncoding:
             rest_n = rows_n[row_N[rows_n] < 0]
             if len(rest_n) <= MOST_UNKNOWN * wanted:
                 rest = readable.take(rest_n)
-                apart = replace(self, tokens=None)
-                new, encoded = apart.vectors(CorpusText(rest, fingerprint(rest))) if rest else (before, 0)
+                new, encoded = self.vectors(CorpusText(rest, fingerprint(rest))) if rest else (before, 0)
                 for i, start, stop in shards:
                     is_new_n = row_N[start:stop] < 0
                     vectors_ND = np.empty((stop - start, before.width), dtype=self.stored)
@@ -214,8 +200,8 @@ class CorpusEncoding:
                 reused = wanted - len(rest_n)
                 rich.print(f"{self.label}: {reused} of {total} sentences were encoded for another corpus before")
                 return encoded
-        bf16, gpu, tokens = self.backend == "bf16", device == "cuda", self.tokens() if self.tokens else None
-        task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, text.roles_N, bf16, tokens)
+        bf16, gpu = self.backend == "bf16", device == "cuda"
+        task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, text.roles_N, bf16)
         if self.in_process:
             run_in_process(task, shards, self.label, threads=task.threads_here)
         else:

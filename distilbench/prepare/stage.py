@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
-from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoding import prompt_of, reads_ids
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
     StudentSpec,
@@ -57,7 +54,7 @@ def prepare_corpus(
     if needs.augmentation:
         copies = operations(settings.augment)
         corpus = augmented_corpus(corpus, copies, settings.seed, store, settings.pool)
-    vectors = _vectors(settings, corpus, needs.students, console)
+    vectors = _vectors(settings, corpus, console)
     for line in corpus.found[notes_before:]:
         console.print(f"  {line}", markup=False)
     judged, tested = judged_sets(corpus, vectors.take)
@@ -76,32 +73,15 @@ def prepare_corpus(
     return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared
 
 
-def _vectors(
-    settings: PreparationSettings, corpus: Corpus, students: Sequence[str | None], console: Console
-) -> ShardedArray:
+def _vectors(settings: PreparationSettings, corpus: Corpus, console: Console) -> ShardedArray:
     teacher, store = settings.teacher_encoder, settings.artifacts
     if settings.given is not None:
         console.print(f"Teacher {teacher.title}: the vectors of {len(corpus.sentences)} sentences are given")
         return settings.given.of_sentences(corpus.text, store)
-    names = [name or settings.student for name in students]
-    tokens = partial(_shared_tokens, settings, corpus.text, names)
-    encoding = CorpusEncoding(
-        teacher, store, "Teacher encoding", backend=settings.backend, size=settings.pool, tokens=tokens
-    )
+    encoding = CorpusEncoding(teacher, store, "Teacher encoding", backend=settings.backend, size=settings.pool)
     vectors, encoded = encoding.vectors(corpus.text)
     console.print(f"Teacher {teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
     return vectors
-
-
-def _shared_tokens(settings: PreparationSettings, text: CorpusText, students: Sequence[str]) -> Path | None:
-    """The tokens of a student that reads as the teacher does: by its tokenizer, limit and prompts. None without one."""
-    teacher = settings.teacher_encoder
-    model = teacher.skeleton()
-    if not reads_ids(model) or prompt_of(model, None):  # a student has no default prompt
-        return None
-    readings = [settings.student_reading(name) for name in students if not StudentSpec.parse(name).is_static]
-    alike = any(reads == teacher or reads.identity() == teacher.identity() for reads in readings)
-    return tokens_artifact(text, teacher, settings.artifacts, settings.pool) if alike else None
 
 
 def _with_students(

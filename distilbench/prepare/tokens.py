@@ -48,12 +48,6 @@ class Tokens:
         places = np.repeat(np.asarray(self.offsets[rows]) - starts, lengths) + np.arange(int(lengths.sum()))
         return np.asarray(self.ids[places], dtype=np.int64), starts
 
-    def between(self, start: int, stop: int) -> list[NDArray[np.int32]]:
-        """The ids of each of the sentences [start, stop)."""
-        offsets = self.offsets[start : stop + 1].tolist()
-        ids = np.asarray(self.ids[offsets[0] : offsets[-1]])
-        return [ids[begin - offsets[0] : end - offsets[0]] for begin, end in itertools.pairwise(offsets)]
-
     def __getitem__(self, row: int) -> NDArray[np.int32]:
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 

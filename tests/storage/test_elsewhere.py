@@ -294,14 +294,13 @@ def on_a_node(sites: Sites, task: ShardTask, shards: list[Shard]) -> None:
         _collect_shard(task, shard, sites.driver)
 
 
-@pytest.mark.parametrize("kind", ["embeddings", "embeddings of tokens", "tokens", "copies"])
+@pytest.mark.parametrize("kind", ["embeddings", "tokens", "copies"])
 def test_shards_of_another_node_reach_the_driver(
     sites: Sites, kind: str, encoder_folder: Path, corpus: Corpus, tmp_path: Path
 ) -> None:
     store = sites.driver.store.root
     sentences = SentenceFile(next(store.glob("sentences-*")) / "sentences.arrow")
     folder = store / f"{kind.replace(' ', '-')}-{tmp_path.name}.partial"
-    [tokens] = (path.parent for path in store.glob("tokens-*/manifest.json"))
     spec = EncoderSpec(str(encoder_folder)).absolute()
 
     def task(folder: Path) -> ShardTask:
@@ -310,8 +309,7 @@ def test_shards_of_another_node_reach_the_driver(
             return Copying(Synonym(), 0, sentences, corpus.train, folder)
         if kind == "tokens":
             return Tokenising(spec, sentences, folder)
-        given = tokens if kind == "embeddings of tokens" else None
-        return TeacherEncoding(spec, sentences, folder, "cpu", "float16", tokens=given)
+        return TeacherEncoding(spec, sentences, folder, "cpu", "float16")
 
     away, here = task(folder), task(tmp_path / "here")
     shards = [(0, 0, 20), (1, 20, 33)]
