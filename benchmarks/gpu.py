@@ -81,7 +81,7 @@ PREDICTED = {
     ("share", "16 processes, MPS"): "up to 1.2 times as many",
     ("search", "torch fp32, d=384"): "15-20 ms",
     ("search", "FAISS flat, CPU, d=384"): "about 1,000 ms",
-    ("headline", "start to leaderboard"): "3.5-4 minutes",
+    ("headline", "start to leaderboard"): "3.4-3.9 minutes",
     ("scores", "hpd"): "at most 0.3",
     ("scores", "hpd, again"): "at most 0.1",
     ("oom", "with 70 % of the memory"): "below 0.01, micro_batches 2",

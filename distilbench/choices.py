@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-Searcher = Literal["tpe", "random", "grid"]
+Searcher = Literal["tpe", "random"]
 Stopping = Literal["halving", "asha", "median", "none"]
 BUDGETS = ("small", "real", "cluster")
 """For the demonstration, for real data on a few cores, and for GPUs: a folder of METHOD.yaml each."""

@@ -161,7 +161,6 @@ class MethodSweep:
             space.budget.trials,
             [*self.member.enqueued, *saved_settings(run)],
             share_dimensions=len(settings.objectives) == 1,
-            seed=settings.seed,
         )
         trials = min(space.budget.trials, len(starts)) if space.is_grid else space.budget.trials
         return Search(

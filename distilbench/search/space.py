@@ -145,9 +145,8 @@ class SearchSpace(SpaceContent):
 
     @property
     def is_grid(self) -> bool:
-        """Whether every combination is tried once: where that is asked for, or no more is searched than students and output
-        dimensions."""
-        return self.searcher == "grid" or self.parameters.keys() <= GIVEN
+        """Whether no more is searched than students and output dimensions: every combination is tried once."""
+        return self.parameters.keys() <= GIVEN
 
     def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[CompetitionKey]:
         """Every group that some trial can compete in (`competition_key`), rising; `widths_of` as for `judged_widths`."""

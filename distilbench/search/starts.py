@@ -1,26 +1,19 @@
-"""The values that trials are given: settings to try first, a whole grid, students and sizes in equal shares."""
+"""The values that trials are given: settings to try first, students and sizes in equal shares."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from distilbench.encoders.student import aliases
 from distilbench.errors import InputError
-from distilbench.search.space import Range, SearchSpace
+from distilbench.search.space import SearchSpace
 from distilbench.search.study import best_per_group, finished_trials, load_study, trial_params
 from distilbench.storage.files import bound_config
 
-LIMIT = 100_000
-"""Combinations of a grid at most: about a second, and 100 MB."""
-POINTS = 3
-"""Values of a range in a grid."""
 WARM_START = "warm_start.json"
 """In a run's folder: the settings of an earlier search that it was given, since what is suggested depends on them."""
 
@@ -31,26 +24,21 @@ def starts_for(
     user_settings: Sequence[dict[str, Any]] = (),
     *,
     share_dimensions: bool = True,
-    seed: int = 0,
 ) -> list[dict[str, Any]]:
     """The values that every trial is given.
 
-    First the settings of the command (`user_settings`), then those of the space. In a grid every other point follows, in an
-    order that `seed` draws; else students and output dimensions, so that each has its share. Where trials compete within
-    bytes, the settings of the command are followed by a trial of each number of bytes. With `share_dimensions` False
-    (several objectives, of which the size is one) the sampler chooses all other dimensions, and students take turns at the
-    numbers of bytes.
+    First the settings of the command (`user_settings`), then those of the space, then students and output dimensions, so that
+    each has its share, and once each where nothing else is searched. Where trials compete within bytes, the settings of the
+    command are followed by a trial of each number of bytes. With `share_dimensions` False (several objectives, of which the
+    size is one) the sampler chooses all other dimensions, and students take turns at the numbers of bytes.
     """
     requested, own = _everywhere(space, user_settings), _everywhere(space, space.enqueue)
-    if space.is_grid:
-        starts = [*requested, *own]
-        return [*starts, *(point for point in grid(space, seed) if point not in starts)][:trials]
     students = space.students if "student" in space.parameters else []
     named: list[dict[str, Any]] = [{"student": student} for student in students] or [{}]
     sized: list[dict[str, Any]] = [{}]
     if "output_dim" in space.parameters:
         sizes = space.code_settings.values()
-        if share_dimensions:
+        if share_dimensions or space.is_grid:
             sized = [{"output_dim": d} for d in space.dimensions]
             codes = [{**student, **code} for code in sizes for student in named]
         else:
@@ -58,6 +46,8 @@ def starts_for(
         own = _each_size_first(space, own, requested, codes, of_each_student=share_dimensions)
     starts = [*requested, *own]
     pairs = [{**student, **d} for d in sized for student in named]
+    if space.is_grid:
+        return [*starts, *(pair for pair in pairs if pair not in starts)][:trials]
     if pairs == [{}]:
         return starts[:trials]
     share = [sum(all(start[k] == v for k, v in pair.items()) for start in starts) for pair in pairs]
@@ -104,47 +94,6 @@ def _each_size_first(
         (rest if size(start)[1] is None or size(start) in begun else first).append(start)
         begun.add(size(start))
     return [*first, *(start for start in codes if size(start) not in begun), *rest]
-
-
-def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
-    """Every combination of the searched parameters' values, each with the parameters that are searched in it.
-
-    In a seeded order, since a budget may end before the grid does, with the output dimensions and
-    the students in turn.
-    """
-    points: list[dict[str, Any]] = [{}]
-    for name in space.parameters:
-        wider = []
-        for point in points:
-            filled = {**space.fixed, **space.defaults, **point}
-            _, r = space.searched(name, filled)
-            active = r.active(filled)
-            wider += [{**point, name: v} for v in grid_values(r)] if active else [point]
-        points = wider
-        if len(points) > LIMIT:
-            raise InputError(
-                f"--searcher grid: the search space of {space.method} has more than {LIMIT:,} combinations; expected fewer "
-                "choices, or another searcher"
-            )
-    random.Random(seed).shuffle(points)
-    students: list[str | None] = [*space.students] or [None]
-    dimensions: list[int | None] = [*space.dimensions] if "output_dim" in space.parameters else [None]
-    by_dim = [
-        [p for p in points if p.get("output_dim", d) == d and p.get("student", student) == student]
-        for d in dimensions
-        for student in students
-    ]
-    longest = max(map(len, by_dim))
-    return [dim_points[i] for i in range(longest) for dim_points in by_dim if i < len(dim_points)]
-
-
-def grid_values(r: Range) -> list[Any]:
-    """The values of one parameter: its choices, or points equally far apart, on a logarithmic scale where it has one."""
-    if r.choices is not None:
-        return r.values
-    low, high = r.values
-    inner = (np.geomspace if r.log else np.linspace)(low, high, POINTS)[1:-1]
-    return list(dict.fromkeys(round(v) if isinstance(low, int) else float(v) for v in (low, *inner, high)))
 
 
 def saved_settings(run: Path) -> list[dict[str, Any]]:
