@@ -217,18 +217,15 @@ def import_step(bench: Bench) -> None:
 def encode_step(bench: Bench) -> None:
     """Ours as the product calls it, beside sentence-transformers' own at its best batch, in three precisions."""
     from distilbench.encoders.encoder import EncoderSpec
-    from distilbench.encoders.encoding import encode, encode_ids, keep_half, token_ids
+    from distilbench.encoders.encoding import encode, encode_ids, token_ids
 
     texts = bench.sentences(bench.size(20_000, 200))
     model = EncoderSpec(str(bench.encoder_folder())).load(bench.device)
-    read = copy.deepcopy(model)  # as the product reads with it on a card
-    if not bench.cpu:
-        keep_half(read)
     shards = [texts[start : start + SHARD] for start in range(0, len(texts), SHARD)]
     vectors: dict[str, NDArray[np.float32]] = {}
 
     def ours() -> None:
-        vectors["distilbench"] = np.concatenate([encode(read, shard) for shard in shards])
+        vectors["distilbench"] = np.concatenate([encode(model, shard) for shard in shards])
 
     ways: dict[str, Callable[[], Any]] = {"distilbench": ours}
     half = copy.deepcopy(model).to(torch.bfloat16)
@@ -259,25 +256,9 @@ def encode_step(bench: Bench) -> None:
         bench.note(name, rate, "sentences/s", seconds=took[name], times_ours=ratio, largest_difference=float(apart))
     parts = {"tokenizer": partial(token_ids, model, texts)}
     ids = token_ids(model, texts)
-    parts["forward from ids"] = partial(encode_ids, read, ids)
-    if not bench.cpu:
-        parts["forward from ids, float32 weights"] = partial(encode_ids, model, ids)
-        call_memory(bench, {"bfloat16": read, "float32": model}, ids[:SHARD])
+    parts["forward from ids"] = partial(encode_ids, model, ids)
     for name, times in in_turn(parts, 3).items():
         bench.note(name, len(texts) / statistics.median(times), "sentences/s", seconds=times)
-
-
-def call_memory(bench: Bench, models: dict[str, Any], ids: list[list[int]]) -> None:
-    """The memory of the card that a call takes beside the weights, which autocast copies where they are not its own."""
-    from distilbench.encoders.encoding import encode_ids
-
-    for name, model in models.items():
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        encode_ids(model, ids)
-        took = torch.cuda.max_memory_allocated() - before
-        weights_mb = sum(weight.nbytes for weight in model.parameters()) / 1e6
-        bench.note(f"memory of a call, {name} weights", took / 1e6, "MB", weights_mb=weights_mb)
 
 
 # --- search

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from architectures import CHAINS, OTHERS, make_architecture, make_static
+from architectures import make_static
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -24,7 +24,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers.processors import TemplateProcessing
 
 from distilbench.encoders.encoder import PACKAGED, EncoderSpec, transformer_folder
-from distilbench.encoders.encoding import encode, encode_ids, keep_half, token_budget_batches, token_ids
+from distilbench.encoders.encoding import encode, encode_ids, token_budget_batches, token_ids
 from distilbench.encoders.onnx_graph import Int8Encoder
 from distilbench.encoders.student import check_student
 from distilbench.errors import InputError
@@ -85,38 +85,6 @@ def test_weights_in_half_precision_are_loaded_in_float32(folder: Path, model: Se
     loaded = EncoderSpec(str(folder)).load()
     assert {p.dtype for p in loaded.parameters()} == {torch.float32}
     np.testing.assert_allclose(encode(loaded, SENTENCES), encode(model, SENTENCES), atol=1e-2)
-
-
-@pytest.mark.parametrize("kind", [*CHAINS, *OTHERS])
-def test_weights_kept_in_half_precision_give_the_vectors_of_autocast(
-    kind: str, tmp_path: Path, encoder_folder: Path
-) -> None:
-    folder = make_architecture(kind, encoder_folder, tmp_path / kind)
-    model = EncoderSpec(str(folder), max_tokens=32).load()
-    model.append(Dense(16, 8))
-    expected, full = encode(model, SENTENCES, bf16=True), encode(model, SENTENCES)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        documents = model.encode_document(list(SENTENCES))
-    before = sum(p.nbytes for p in model.parameters())
-    keep_half(model)
-    np.testing.assert_array_equal(encode(model, SENTENCES, bf16=True), expected)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        np.testing.assert_array_equal(model.encode_document(list(SENTENCES)), documents)
-    assert not np.array_equal(expected, full)
-    linear = [p for m in model.modules() if isinstance(m, torch.nn.Linear) for p in m.parameters()]
-    assert {p.dtype for p in linear} == {torch.bfloat16}
-    assert sum(p.nbytes for p in model.parameters()) == before - sum(p.nbytes for p in linear)
-    assert {m.weight.dtype for m in model.modules() if isinstance(m, torch.nn.Embedding)} == {torch.float32}
-
-
-def test_an_embedding_that_shares_weights_kept_in_half_precision_stays_as_it_is(encoder_folder: Path) -> None:
-    model = EncoderSpec(str(encoder_folder)).load()
-    table = next(m for m in model.modules() if isinstance(m, torch.nn.Embedding))
-    layer = torch.nn.Linear(1, 1)
-    layer.weight = table.weight
-    model.append(layer)
-    keep_half(model)
-    assert (table.weight.dtype, layer.weight.dtype) == (torch.float32, torch.bfloat16)
 
 
 def test_a_prompt_is_put_before_every_sentence(model: SentenceTransformer) -> None:

@@ -58,21 +58,6 @@ def _leaves_prompt_out(model: SentenceTransformer) -> bool:
     return any(getattr(module, "include_prompt", True) is False for module in model)
 
 
-def keep_half(model: SentenceTransformer) -> None:
-    """Keep the weights of linear layers in bfloat16, for an encoder that is only read, and only in bfloat16 autocast.
-
-    Autocast rounds them so in every call: the vectors are the same to the last bit. All else stays in float32, embeddings
-    too, which autocast adds up in float32.
-    """
-    import torch
-
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            for name, weight in list(module.named_parameters(recurse=False)):
-                # A new one: an embedding may share the old one.
-                setattr(module, name, torch.nn.Parameter(weight.detach().to(torch.bfloat16), requires_grad=False))
-
-
 BACKEND_FROM = 64
 """Texts from which a fast tokenizer's backend is asked itself."""
 

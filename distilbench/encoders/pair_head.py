@@ -117,10 +117,6 @@ class PairScorer:
     model: SentenceTransformer
     head: PairHead
     task: str
-    kind: Kind
-    classes: tuple[str, ...]
-    low: float
-    high: float
 
     def embed(self, sentences: Sequence[str]) -> Tensor:
         """Embeddings, N x d, on the model's device."""
@@ -131,15 +127,6 @@ class PairScorer:
         row_of = {sentence: i for i, sentence in enumerate(dict.fromkeys([*left, *right]))}
         u_P, v_P = (np.array([row_of[s] for s in side], dtype=np.int64) for side in (left, right))
         return score_pairs(self.head, self.embed(list(row_of)), u_P, v_P)
-
-    def scores(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float32]:
-        """The score of each pair on the task's own scale (P), or the probability of class 1 (P), or of each class (P x 3)."""
-        outputs_PC = torch.from_numpy(self.outputs(left, right))
-        if self.kind == "regression":
-            return (self.low + (self.high - self.low) * outputs_PC.squeeze(-1)).numpy()
-        if self.kind == "binary":
-            return torch.sigmoid(outputs_PC.squeeze(-1)).numpy()
-        return torch.softmax(outputs_PC, dim=-1).numpy()
 
 
 def load_pair_scorer(folder: Path, device: str = "cpu") -> PairScorer:
@@ -154,10 +141,9 @@ def load_pair_scorer(folder: Path, device: str = "cpu") -> PairScorer:
         config: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text())
         head = PairHead(config["head"], config["width"], config["hidden"], config["outputs"])
         head.load_state_dict(load_file(folder / WEIGHTS))
-        meaning = {name: config[name] for name in ("task", "kind", "low", "high")}
-        classes = tuple(config["classes"])
+        task = str(config["task"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"student {str(folder)!r}: its pair head cannot be read: {reason:.200}") from None
     model = EncoderSpec(str(folder)).load(device)
-    return PairScorer(model, head.to(device).eval(), classes=classes, **meaning)
+    return PairScorer(model, head.to(device).eval(), task)

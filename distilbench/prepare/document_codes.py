@@ -15,7 +15,6 @@ from distilbench.data.documents import DocumentFiles
 from distilbench.data.sentences import SentenceFile
 from distilbench.data.vector_file import GivenVectors, VectorFile
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.encoders.encoding import keep_half
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError
 from distilbench.evaluation.encoders import LEAST_NORM
@@ -69,8 +68,6 @@ class DocumentCoding(ShardTask):
 
         check_device(self.device)
         model, code = self.spec.load(self.device), self.code.load()
-        if self.device == "cuda":
-            keep_half(model)
 
         def make(shard: int, start: int, stop: int) -> None:
             texts = self.texts[start:stop]

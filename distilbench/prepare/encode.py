@@ -18,7 +18,7 @@ from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, default_device
-from distilbench.encoders.encoding import encode, keep_half, reads_ids
+from distilbench.encoders.encoding import encode
 from distilbench.errors import InputError
 from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
@@ -76,8 +76,6 @@ class TeacherEncoding(ShardTask):
         if self.bf16 and self.device == "cpu":
             check_bf16()
         model = self.spec.load(self.device)
-        if (self.bf16 or self.device == "cuda") and reads_ids(model):
-            keep_half(model)
 
         def make(shard: int, start: int, stop: int) -> None:
             try:

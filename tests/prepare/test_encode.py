@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -224,27 +223,6 @@ def test_vectors_of_bfloat16_are_others_and_nearly_the_same(store: Path, spec: E
     assert 0.999 < cosines.min() and not np.array_equal(full, half)
     direct = encode(spec.load(), SENTENCES, prompt=spec.prompt, bf16=True)
     np.testing.assert_allclose(half, direct, rtol=2**-7, atol=2**-6)
-
-
-@pytest.mark.parametrize(("include_prompt", "kept"), [(True, 1), (False, 0)])
-@pytest.mark.parametrize("processor", [{"bf16": True}], indirect=True)
-def test_for_bfloat16_the_weights_are_kept_so(
-    tmp_path: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, include_prompt: bool, kept: int, processor: None
-) -> None:
-    folder = Path(shutil.copytree(spec.name, tmp_path / "mine"))
-    pooling = next(folder.glob("1_Pooling/config.json"))
-    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"include_prompt": include_prompt}))
-    mine, calls, text = replace(spec, name=str(folder)), list[object](), CorpusText(SENTENCES, "k")
-
-    def vectors(store: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        found, _ = CorpusEncoding(mine, ArtifactStore(tmp_path / store), "test", "float32", "bf16").vectors(text)
-        return whole(found)
-
-    half = vectors("half")
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "keep_half", calls.append)  # autocast casts them in each call
-        np.testing.assert_array_equal(vectors("full"), half)
-    assert len(calls) == kept  # what leaves the prompt out of the mean is read without autocast
 
 
 @pytest.mark.parametrize("processor", [{}, {"avx512_f": True}], indirect=True)
