@@ -70,8 +70,6 @@ PREDICTED = {
     ("probe", "copy"): "3.0 TB/s (H100), 4.3 (H200)",
     ("probe", "product of matrices, bf16"): "790-800 TFLOP/s",
     ("encode", "distilbench"): "19,000 sentences/s a thread (tokenizer), at most 0.35-0.4 M/s",
-    ("encode", "forward from ids"): "as with float32 weights, within 3 %",
-    ("encode", "memory of a call, bfloat16 weights"): "about 21 MB less than with float32 weights",
     ("train", "distilbench, batch 128"): "750 steps/s; step by step 220-330",
     ("train", "kernels of a step"): "141; step by step 240-340",
     ("share", "1 process"): "750 steps/s",
