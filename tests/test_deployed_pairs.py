@@ -166,13 +166,12 @@ def test_the_card_says_what_is_whose(run: Path, exported: Exported, monkeypatch:
     assert record.documents.endswith(", its PCA") and record.prompts == {"query": "what is ", "document": "how do i "}
     assert f"| Documents | {record.documents} (" in card and "| Queries | the student (" in card
     assert "Scores are of the pair" in card and "a document's kept in 8 bytes (int8)" in card
-    (load, plain) = re.findall(r"```python\n(.*?)\n```", card, re.S)
+    (load,) = re.findall(r"```python\n(.*?)\n```", card, re.S)
     assert "model.encode_query(" in load and "model.encode_document(" in load
     monkeypatch.chdir(out)
     names: dict[str, Any] = {}
     exec(load, names)
     assert names["queries"].shape == (1, 8) and names["codes"].shape == (2, 8)
-    exec(plain, names)
 
 
 def test_a_teacher_that_cuts_its_vectors_does_so_in_its_route(run: Path, tmp_path: Path, encoder_folder: Path) -> None:
