@@ -46,6 +46,7 @@ from distilbench.trials.rung_training import build_method, known_rungs
 from distilbench.trials.scoring import (
     BASELINES,
     CROSS_ENCODER,
+    ENCODED,
     TEACHER,
     Candidate,
     Encoded,
@@ -209,9 +210,14 @@ class RowScorer:
         return Students(records, failed, unfinished)
 
     def _forms(self, job: Job) -> list[tuple[Candidate, Sequence[int]]]:
-        """A student with its own documents and with its teacher's, each with its widths; what selects it comes first."""
+        """A student with its own documents and with its teacher's, each with its widths; what selects it comes first.
+
+        One whose vectors are gone, and that has no rows with its teacher's, was scored before there were such rows.
+        """
         widths = get_method(job.candidate.method).widths_of(job.candidate.params)
         own, pair = (job.candidate, widths), across(job.candidate, self.scoring)
+        if pair and self.scored(*own) and not (self.scored(*pair) or (job.folder / ENCODED).exists()):
+            pair = None
         forms: list[tuple[Candidate, Sequence[int]]] = [own, *([pair] if pair else [])]
         return forms[::-1] if self.corpus.selection.by_teacher else forms
 
