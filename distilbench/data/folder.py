@@ -269,10 +269,11 @@ def _add_training_text(
     builder.train_on(used_sentences)
     dropped = len(every_pair) - len(clean_pairs) + rows[True]
     dropped += len(drawn_pairs) - len(used_pairs) + len(drawn) - len(used_sentences)
-    builder.found.append(
-        f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} distinct of {rows[False]} "
-        f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
-    )
+    if every_pair or rows[False] or dropped:
+        builder.found.append(
+            f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} distinct of {rows[False]} "
+            f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
+        )
     if len(sources) > 1:
         each = ", ".join(f"{source} {len(texts)}" for source, texts in sources.items())
         builder.found.append(f"sentences of each source: {each}")
