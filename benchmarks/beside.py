@@ -205,7 +205,7 @@ def make(name: str, text: Text, minutes: float, rates: Sequence[float], batch: i
     if name in STATIC:
         noted = make_static(name, text, folder, out / "models" / "model2vec-own", part.parent / "model2vec.json")
     else:
-        sts = Path(str(text.settings.data)) / "sts"
+        sts = text.settings.data_folder / "sts"
         tried = {
             lr: dev_score(trained(name, text, lr, batch, minutes * TRIED)[0], sts) for lr in rates if len(rates) > 1
         }

@@ -187,13 +187,13 @@ def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
 
 
 def _copy_model(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:
-    """Copy a kept model without its card, and of its codes the row's alone; a nested one is cut to the row's width."""
+    """Copy a kept model, of its codes the row's alone; a nested one is cut to the row's width."""
 
     def left_out(place: str, names: list[str]) -> set[str]:
         if Path(place) != model:
             return set()
         # What begins with a dot is half a file of a killed writer; dN has the codes of a nested student's width N.
-        return {n for n in names if n == CARD or n.startswith(("quantisation-", ".")) or re.fullmatch(r"d[0-9]+", n)}
+        return {n for n in names if n.startswith(("quantisation-", ".")) or re.fullmatch(r"d[0-9]+", n)}
 
     # The content alone: safetensors writes files that only their owner may read.
     shutil.copytree(model, folder, ignore=left_out, copy_function=shutil.copyfile, dirs_exist_ok=True)

@@ -99,7 +99,7 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
     lines += [f"model = SentenceTransformer({literal(model)}{width})", *embed]
     if record.quantisation != "float32":
         file = literal(f"{quantiser}/quantisation-{record.quantisation}.faiss")
-        lines = ["import faiss", *lines] if given else ["import faiss", "import numpy as np", *lines]
+        lines = ["import faiss", *([] if given else ["import numpy as np"]), *lines]
         lines.append(f"code = faiss.read_index({file})")
         lines.append("codes = code.sa_encode(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))")
     return "\n".join(lines)
