@@ -16,6 +16,7 @@ from samples import make_data, make_encoder
 
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.evaluate import evaluate
+from distilbench.commands.export import export
 from distilbench.commands.run_folder import check_encoders, check_student_encoder, run_config
 from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
@@ -31,6 +32,7 @@ from distilbench.prepare import stage
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import ScoreRecord, read_records
+from distilbench.reporting.choice import NO_LIMIT
 from distilbench.settings.commands import EvaluateSettings
 from distilbench.settings.run import RunSettings
 from distilbench.settings.sweep import SweepSettings
@@ -245,7 +247,8 @@ def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
     records = [r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)]
     assert {json.dumps(r.prompts) for r in records} == {json.dumps({"query": ASKED, "document": SEARCHED, "text": ""})}
     [student] = [r for r in records if r.role == "student"]
-    card = (run / student.model / "README.md").read_text()
+    export([run], tmp_path / "out", NO_LIMIT, student=student.record_id)
+    card = (tmp_path / "out" / "README.md").read_text()
     assert f'"{SEARCHED}"' in card and "encode_query(" in card and "encode_document(" in card
 
     def evaluated(name: str, **prompts: Any) -> ScoreRecord:

@@ -15,6 +15,7 @@ from samples import write_tsv
 
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.evaluate import evaluate
+from distilbench.commands.export import export
 from distilbench.commands.run_folder import check_encoders, check_student_encoder
 from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
@@ -26,6 +27,7 @@ from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import ScoreRecord, read_records
+from distilbench.reporting.choice import NO_LIMIT
 from distilbench.settings.commands import EvaluateSettings
 from distilbench.settings.run import RunSettings
 from distilbench.settings.sweep import SweepSettings
@@ -207,7 +209,8 @@ def test_a_sweep_of_heads(tmp_path: Path, data_folder: Path, vectors: Path, clus
     records = [r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)]
     assert {r.start for r in records} == {"given vectors"} and {r.teacher for r in records} == {"api-vectors"}
     [student] = [r for r in records if r.role == "student"]
-    card = (run / student.model / "README.md").read_text()
+    export([run], tmp_path / "out", NO_LIMIT, student=student.record_id)
+    card = (tmp_path / "out" / "README.md").read_text()
     assert 'model({"sentence_embedding": given})' in card and student.parameters == 32 * 8 + 8
     reads = EvaluateSettings(
         model=(str(run / student.model),), data=str(data_folder), store=tmp_path / "store", cost=False

@@ -62,17 +62,12 @@ def wanted(widths: dict[str, list[int]], seeds: int) -> Counter[tuple[str, int, 
 
 
 def assert_whole(compare: Command) -> None:
-    """Every record once, trials numbered from 0, every student saved with its card, nothing half-written."""
+    """Every record once, trials numbered from 0, every student saved, nothing half-written."""
     records = compare.scores()
     assert len({r.record_id for r in records}) == len(records)
     assert [r.number for r in compare.trials()] == list(range(len(compare.trials())))
-    widths = Counter(r.configuration for r in {(r.configuration, r.dim): r for r in students(compare)}.values())
     for record in students(compare):
         assert (compare.run / record.model / "modules.json").exists()
-        card = (compare.run / record.model / "README.md").read_text()
-        width = ", d=8" if widths[record.configuration] > 1 else ""  # that of the whole vectors
-        title = f"{record.configuration}{width}"
-        assert card.startswith("---\nlibrary_name: sentence-transformers") and f"# {title}\n" in card
     assert compare.leftovers() == []
     assert (compare.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 
