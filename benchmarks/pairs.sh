@@ -3,21 +3,20 @@
 # Every part goes on where it was interrupted: run the same command again.
 #
 #   DIR=... RUNS=... bash benchmarks/pairs.sh                 all parts, in this order
-#   DIR=... RUNS=... bash benchmarks/pairs.sh mixes tables    some
+#   DIR=... RUNS=... bash benchmarks/pairs.sh codes tables    some
 #
 #   DIR      the real data (docs/data.md): DIR/retrieval/SET and DIR/unlabeled
 #   RUNS     a folder for everything that is made: text, runs, tables
 #   TEACHER  the teacher of the runs NAME-...: an encoder's folder, hub id or packaged name (default: all-MiniLM-L6-v2)
 #   NAME     (default: minilm)
-#   SEEDS    seeds of part `mixes` (default: 1)
 #   ENCODERS folders of the teachers of part `encoders`
 #   BACKEND  bf16 where the processor has instructions for it (default: torch)
 #   PYTHON   (default: python)
 set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
-TEACHER=${TEACHER:-all-MiniLM-L6-v2} NAME=${NAME:-minilm} SEEDS=${SEEDS:-1} BACKEND=${BACKEND:-torch} PYTHON=${PYTHON:-python}
-DIR=$(cd "$DIR" && pwd) PARTS=${*:-mixes students tables codes}
+TEACHER=${TEACHER:-all-MiniLM-L6-v2} NAME=${NAME:-minilm} BACKEND=${BACKEND:-torch} PYTHON=${PYTHON:-python}
+DIR=$(cd "$DIR" && pwd) PARTS=${*:-students tables codes}
 mkdir -p "$RUNS"
 RUNS=$(cd "$RUNS" && pwd)
 
@@ -40,19 +39,6 @@ lines() {  # KIND CONDITION NAME
 }
 
 common() { echo --select "${1:-retrieval,documents=teacher}" --teacher "$TEACHER" --backend "$BACKEND" --store "$RUNS/store" --runs "$RUNS/runs"; }
-
-mixes() {  # which training text: a static student, one and two layers; seven sets, little text
-  folder seven squad boolq wikiqa covidqa climatefever cystic npl
-  text little 'NR % 5 < 2' 'NR % 10 == 0' 'NR % 10 == 0'
-  for student in static auto:1 auto:2; do
-    local rows=() kind=$([ $student = static ] || echo ', with layers')
-    for mix in 'no queries' 'as the text' '80 % queries' 'queries alone' 'then queries'; do rows+=(--row "$mix$kind"); done
-    # shellcheck disable=SC2046
-    $PYTHON -m distilbench compare search_spaces/studies/pairs-mixes.yaml "${rows[@]}" --student $student --data "$RUNS/seven" \
-      --text "$RUNS/little/*.tsv" --max-sentences 0 --max-documents 1000 --max-pairs 2000 --seeds "$SEEDS" \
-      --name "$NAME-mixes-${student/:/-}" --quantise int8,int4 $(common)
-  done
-}
 
 ten() {  # eight sets, TrecQA in BEIR's layout, and STS
   folder ten squad boolq wikiqa medquad covidqa climatefever cystic npl

@@ -10,7 +10,7 @@ from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.evaluation_sets import with_scored_tasks
 from distilbench.data.folder import folder_corpus
 from distilbench.data.requirements import Requirements
-from distilbench.data.roles import with_queries, with_roles
+from distilbench.data.roles import with_roles
 from distilbench.data.selected import with_selection
 from distilbench.data.sentences import in_batches
 from distilbench.data.text import text_name
@@ -48,8 +48,6 @@ def load_corpus(settings: PreparationSettings, needs: Requirements, console: Con
     corpus, why = with_selection(corpus, asked, where)
     if settings.teacher_encoder.by_role:
         corpus = with_roles(corpus, settings.artifacts)
-    if needs.queries:
-        corpus = with_queries(corpus)
     if settings.augment and not needs.augmentation:
         console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)

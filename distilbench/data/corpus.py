@@ -192,8 +192,6 @@ class Corpus:
     """Those that are passages by the name of their file."""
     text_sources: Mapping[str, Rows] = field(default_factory=dict)
     """Rows of the data folder's own training text by source, such as a language, where it has several."""
-    queries: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """The rows of `train` that are queries, where a method asks which they are (`data.roles.with_queries`)."""
     roles_N: NDArray[np.int8] | None = None
     """The role of each row (`data.roles`); None if all rows are read alike."""
     held_out: tuple[HeldOut, ...] = ()
@@ -273,7 +271,7 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 of the sentences and of every set: what a score depends on."""
         digest = hashlib.sha256(self.sentences_fingerprint.encode())
-        for name in (*_SETS, *(["queries"] if len(self.queries) else [])):
+        for name in _SETS:
             digest.update(name.encode())
             _add_to(digest, getattr(self, name))
         return digest.hexdigest()

@@ -24,8 +24,6 @@ class Requirements:
     """How many nearest others of each training sentence are known."""
     logits: bool = False
     """Whether one learns from a cross-encoder's logits of the pair task."""
-    queries: bool = False
-    """Whether one learns from queries apart from other training sentences."""
     students: tuple[str | None, ...] = ()
     """The students that are trained; None is that of the settings."""
 
@@ -37,7 +35,6 @@ class Requirements:
             self.negatives or other.negatives,
             max(self.nearest, other.nearest),
             self.logits or other.logits,
-            self.queries or other.queries,
             tuple(dict.fromkeys((*self.students, *other.students))),
         )
 

@@ -68,13 +68,6 @@ def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
     )
 
 
-def with_queries(corpus: Corpus) -> Corpus:
-    """`corpus` with what of its training sentences are queries: those of judgements, and of files that are named so."""
-    queries = np.intersect1d(corpus.train, np.union1d(corpus.text_queries, corpus.judged_P2[:, 0]))
-    told = f"queries among the {len(corpus.train):,} training sentences: {len(queries):,}"
-    return replace(corpus, queries=queries, found=(*corpus.found, told))
-
-
 def _used(count: int, columns: Iterable[Rows]) -> NDArray[np.bool_]:
     used = np.zeros(count, dtype=bool)
     for rows in columns:

@@ -13,7 +13,6 @@ from pydantic import Field
 from torch import Tensor
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.methods import mcr2
@@ -26,20 +25,14 @@ from distilbench.methods.parts.unlabelled import (
     ACTIVATIONS,
     Activation,
     DistilledParams,
-    QueryParams,
-    asks_for_queries,
-    check_queries,
     check_static_activation,
-    with_query_phase,
 )
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import check_enough
 from distilbench.training.phases import Phase, epoch_steps
 
 
-class MCR2DistilParams(
-    mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams, SimilarityTermParams, QueryParams
-):
+class MCR2DistilParams(mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams, SimilarityTermParams):
     """Those of the compression head (`lr`, `batch_size`, `steps`, ...), and the distillation's."""
 
     distil_epochs: float = Field(default=100, gt=0)
@@ -79,14 +72,9 @@ class MCR2Distil(EncoderMethod):
         return min(teacher.width(), super().native_dim(teacher, student))
 
     @classmethod
-    def needs(cls, possible: Possible) -> Requirements:
-        return Requirements(queries=asks_for_queries(possible))
-
-    @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         super().check_corpus(possible, corpus, native)
         check_enough("distil_batch_size", max(possible("distil_batch_size")), len(corpus.train), "training sentences")
-        check_queries(possible, corpus, "distil_batch_size")
         check_widths(possible)
         mcr2.CompressionHead.check_corpus(possible, corpus)
 
@@ -126,12 +114,11 @@ class MCR2Distil(EncoderMethod):
             trained=[self.student] if self.projection is None else [self.student, self.projection],
             shape=lambda index_B: self.batch_shape(self.prepared.train[index_B]),
         )
-        return [self.compression.phase(), *with_query_phase(distil, p, self.prepared.train, self.prepared.queries)]
+        return [self.compression.phase(), distil]
 
     def _begin(self) -> None:
-        """The head is finished: its features of all training sentences are the targets, in the phase on queries too."""
-        if not self.distilling:
-            self.targets_Nd = self.compression.embed(self.prepared.train)
+        """The head is finished: its features of all training sentences are the targets."""
+        self.targets_Nd = self.compression.embed(self.prepared.train)
         self.distilling = True
 
     def _start(self) -> None:

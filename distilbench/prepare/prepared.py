@@ -106,7 +106,6 @@ class Artifacts:
             "triplets": corpus.triplets_T3,
             "judged": corpus.judged_P2,
             "augmented": corpus.copies.rows,
-            "queries": corpus.queries,
         }
         sets = {"dev": tuple(dev_sets(corpus)), "task": self.task, "judged": self.judged, "tested": self.tested}
         described = {
@@ -185,8 +184,6 @@ class Prepared:
     """What the student has put before its texts; None is nothing."""
     judged_P2: Rows = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
     """Queries and relevant passages to train on."""
-    queries: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """The training sentences that are queries, where a method asks for it."""
     candidates: Candidates | None = None
     """Candidates for the hard negatives of these queries."""
     nearest_NK: NDArray[np.int32] | None = None
@@ -249,7 +246,6 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         augmented=array("augmented"),
         pair_task=sets["task"],
         judged_P2=array("judged"),
-        queries=array("queries") if (folder / "queries.npy").is_file() else array("train")[:0],  # not in older runs
         candidates=load_candidates(negatives) if negatives else None,
         nearest_NK=load_nearest(nearest) if nearest else None,
         judged=sets["judged"],

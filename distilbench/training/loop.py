@@ -27,15 +27,9 @@ class Diverged(Exception):
     """The loss or a gradient is not finite; the message says at which step."""
 
 
-def epoch_batches(
-    examples: int,
-    batch_size: int,
-    seed: list[int],
-    draw: Callable[[np.random.Generator], NDArray[np.int64]] | None = None,
-) -> NDArray[np.int64]:
+def epoch_batches(examples: int, batch_size: int, seed: list[int]) -> NDArray[np.int64]:
     """The batches of one epoch in a seeded order, one a row (examples that fill no whole batch are left to other epochs)."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(examples) if draw is None else draw(rng)
+    order = np.random.default_rng(seed).permutation(examples)
     return order[: examples // batch_size * batch_size].reshape(-1, batch_size)
 
 
@@ -130,7 +124,7 @@ class Trainer:
         epoch, position = divmod(step - self.starts[self.phase], examples // phase.batch_size)
         seed = [self.seed, self.phase, epoch]
         if self._epoch[0] != seed:
-            self._epoch = (seed, epoch_batches(examples, phase.batch_size, seed, phase.order))
+            self._epoch = (seed, epoch_batches(examples, phase.batch_size, seed))
         return self._epoch[1], position
 
     def train_until(self, step: int, pause: Callable[[], bool] = lambda: False) -> float:

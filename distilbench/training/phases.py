@@ -24,8 +24,6 @@ class Phase:
     With `shape`, `loss` also takes the numbers as a tensor on the device and then never waits for it, so that a GPU can
     replay steps (training/replay.py). `shape` is called before a step: batches of one shape have the same graph, and None
     means that this one cannot be replayed.
-
-    With `order`, it draws the numbers of an epoch's examples, in their order: as many in each epoch as there are `examples`.
     """
 
     name: str
@@ -38,7 +36,6 @@ class Phase:
     start: Callable[[], None] = lambda: None
     trained: Sequence[nn.Module] | None = None
     shape: Callable[[NDArray[np.int64]], int | None] | None = None
-    order: Callable[[np.random.Generator], NDArray[np.int64]] | None = None
 
 
 def alike(index_B: NDArray[np.int64]) -> int:

@@ -9,17 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 from samples import random_sentences, write_tsv
 
-from distilbench.commands.corpus import load_corpus
 from distilbench.data.corpus import Corpus, HeldOut, Rows
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
-from distilbench.data.roles import DOCUMENT, PLAIN, QUERY, with_queries, with_roles
+from distilbench.data.roles import DOCUMENT, PLAIN, QUERY, with_roles
 from distilbench.data.text import Texts, open_text
 from distilbench.data.training_text import asked_rows, with_judgements, with_text
-from distilbench.settings.run import RunSettings
 from distilbench.storage.store import ArtifactStore
 
 TEXTS = random_sentences(90, seed=31)
@@ -46,22 +42,20 @@ def folder(tmp_path: Path, data_folder: Path) -> Path:
 
 
 def test_files_that_are_named_so_are_queries_and_passages(folder: Path) -> None:
-    corpus = with_queries(folder_corpus(folder, Limits()))
-    assert set(texts(corpus, corpus.text_queries)) == set(texts(corpus, corpus.queries)) == set(QUESTIONS)
+    corpus = folder_corpus(folder, Limits())
+    assert set(texts(corpus, corpus.text_queries)) == set(QUESTIONS)
     assert set(texts(corpus, corpus.text_passages)) == {*PASSAGES, QUESTIONS[0]}
     assert {"unlabeled/Questions-2026.tsv: 32 queries (train)", "unlabeled/passages.txt: 31 passages (train)"} <= set(
         corpus.found
     )
-    assert f"queries among the {len(corpus.train)} training sentences: 30" in corpus.found
-    assert not asked_rows(corpus) & set(corpus.queries.tolist())
+    assert not asked_rows(corpus) & set(corpus.text_queries.tolist())
 
 
-def test_without_such_files_or_a_method_that_asks_nothing_changes(folder: Path, data_folder: Path) -> None:
-    plain = folder_corpus(data_folder, Limits())
-    assert not len(plain.text_queries) and with_queries(plain).fingerprint == plain.fingerprint
+def test_names_alone_change_no_fingerprint(folder: Path, data_folder: Path) -> None:
+    assert not len(folder_corpus(data_folder, Limits()).text_queries)
     named = folder_corpus(folder, Limits())
     bare = replace(named, text_queries=named.train[:0], text_passages=named.train[:0])
-    assert named.fingerprint == bare.fingerprint != with_queries(named).fingerprint
+    assert named.fingerprint == bare.fingerprint
 
 
 def test_queries_keep_their_share_of_a_limit(folder: Path, tmp_path: Path) -> None:
@@ -74,7 +68,7 @@ def test_queries_keep_their_share_of_a_limit(folder: Path, tmp_path: Path) -> No
     (source / "others.txt").write_text("".join(f"{t}\n" for t in random_sentences(300, seed=4)))
     base = folder_corpus(folder, Limits(pairs=0, sentences=0), more_text=True)
     corpus = with_text(base, Texts((str(source),)), 20, ArtifactStore(tmp_path / "store"))
-    assert (len(corpus.train), len(with_queries(corpus).queries)) == (20, 8)
+    assert (len(corpus.train), len(np.intersect1d(corpus.train, corpus.text_queries))) == (20, 8)
 
 
 def test_a_query_log_is_a_text_source_of_such_a_name(folder: Path, tmp_path: Path) -> None:
@@ -88,7 +82,7 @@ def test_a_query_log_is_a_text_source_of_such_a_name(folder: Path, tmp_path: Pat
         path.write_text("".join(f"{t}\n" for t in lines))
     for given in (sources, sources[::-1]):  # whatever their order
         corpus = with_text(base, Texts(tuple(map(str, given))), None, ArtifactStore(tmp_path / "store"))
-        assert set(texts(corpus, with_queries(corpus).queries)) == {*QUESTIONS, *new[:5], plain}
+        assert set(texts(corpus, corpus.text_queries)) == {*QUESTIONS, *new[:5], plain}
         assert set(texts(corpus, corpus.text_passages)) == {*PASSAGES, QUESTIONS[0], *new[5:9]}
         assert set(texts(corpus, corpus.train)) == {*texts(base, base.train), *new[:12]}
     assert f"--text {sources[0]}: 8 queries (train)" in corpus.found
@@ -99,13 +93,12 @@ def test_they_are_read_by_their_role(folder: Path, tmp_path: Path) -> None:
     plain = folder_corpus(folder, Limits())
     held = np.sort([plain.text_queries[3], np.setdiff1d(plain.train, plain.text_queries)[0]])
     plain = replace(plain.without_training(held), held_out=(HeldOut("dev", held),))
-    corpus = with_queries(with_roles(plain, ArtifactStore(tmp_path / "store")))
+    corpus = with_roles(plain, ArtifactStore(tmp_path / "store"))
     assert corpus.roles_N is not None
     assert sorted(texts(corpus, corpus.train)) == sorted(texts(plain, plain.train))
     for row in corpus.train.tolist():
         text = corpus.sentences[row]
         assert corpus.roles_N[row] == (QUERY if text in QUESTIONS else DOCUMENT if text in PASSAGES else PLAIN)
-    assert set(texts(corpus, corpus.queries)) == set(QUESTIONS) - set(texts(plain, held))
     [dev] = corpus.held_out
     assert sorted(texts(corpus, dev.rows)) == sorted(texts(plain, held)) and (np.diff(dev.rows) > 0).all()
     assert sorted(corpus.roles_N[dev.rows].tolist()) == [PLAIN, QUERY]
@@ -117,13 +110,6 @@ def test_queries_of_judgements_are_queries(folder: Path, tmp_path: Path) -> None
     write_tsv(inner / "retrieval" / "queries.train.tsv", ["query_id", "text"], [["q1", "is this new"]])
     write_tsv(inner / "retrieval" / "qrels.train.tsv", ["query_id", "doc_id", "score"], [["q1", "d1", 1]])
     corpus = with_judgements(folder_corpus(folder, Limits()), folder, Limits(), passages=False)
-    for one in (corpus, with_roles(corpus, ArtifactStore(tmp_path / "store"))):
-        assert set(texts(one, with_queries(one).queries)) == {*QUESTIONS, "is this new"}
-
-
-def test_a_run_knows_them_where_a_method_asks(folder: Path, tmp_path: Path, encoder_folder: Path) -> None:
-    quiet = Console(quiet=True)
-    run = RunSettings(data=str(folder), teacher=str(encoder_folder), store=tmp_path, runs=tmp_path, quantise=())
-    corpus = load_corpus(run, Requirements(queries=True), quiet)
-    assert set(texts(corpus, corpus.queries)) == set(QUESTIONS)
-    assert not len(load_corpus(run, NO_REQUIREMENTS, quiet).queries)
+    corpus = with_roles(corpus, ArtifactStore(tmp_path / "store"))
+    assert corpus.roles_N is not None
+    assert corpus.roles_N[corpus.train[[t == "is this new" for t in texts(corpus, corpus.train)]]] == QUERY

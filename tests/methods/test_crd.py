@@ -196,8 +196,6 @@ def test_only_the_students_own_width() -> None:
         "output_dim": [8, 32],
         "batch_size": [8],
         "augmentation": [False],
-        "query_share": [None],
-        "query_epochs": [0],
     }
     with pytest.raises(InputError, match="output_dim: 8: CRD has no projection; expected 32"):
         CRD.check_student(given.__getitem__, "auto", 32)

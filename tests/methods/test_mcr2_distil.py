@@ -96,7 +96,7 @@ def test_what_the_corpus_cannot_give_is_said(params: dict[str, Any], message: st
     builder.add_pairs(left, right)
     builder.train_on([*left, *right])
     given = {"output_dim": 8, "batch_size": 8, "distil_batch_size": 8, "clusters": 4, "pairs": "duplicates"}
-    given |= {"nested": False, "widths": (), "query_share": None, "query_epochs": 0}
+    given |= {"nested": False, "widths": ()}
     MCR2Distil.check_corpus(lambda name: [given[name]], builder.build(), 32)
     with pytest.raises(InputError, match=message):
         MCR2Distil.check_corpus(lambda name: [{**given, **params}[name]], builder.build(), 32)

@@ -36,7 +36,7 @@ def corpus(*names: tuple[str, str]) -> Corpus:
     splits = dict.fromkeys(("train", "dev"), PairSplit(*sides, np.array([2.0, 0.0])))
     builder.pair_tasks.append(PairTask("NLI", "three-class", ("no", "maybe", "yes"), 0, 1, splits))
     copies = Copies(np.array([3, 1]), np.array([0, 0]), np.array([0, 0], dtype=np.int8), ("swap",))
-    return replace(builder.build(), copies=copies, queries=np.array([1, 3]))
+    return replace(builder.build(), copies=copies)
 
 
 def prepare(
@@ -70,7 +70,6 @@ def test_everything_comes_back(tmp_path: Path, encoder_folder: Path) -> None:
     np.testing.assert_array_equal(kept.pairs_P2, made.pairs_P2)
     np.testing.assert_array_equal(kept.triplets_T3, made.triplets_T3)
     np.testing.assert_array_equal(kept.augmented, [3, 1])
-    np.testing.assert_array_equal(kept.queries, [1, 3])
     assert kept.pair_task is None and kept.logits_PC is None
     assert kept.pca.axes_DD.shape == (6, 6) and kept.nearest_NK is not None
     assert kept.nearest_NK.shape == (len(made.train), 2)

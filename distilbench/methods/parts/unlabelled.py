@@ -19,7 +19,7 @@ from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod, EncoderParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.params import ParamsPart, TrainedParams, check_enough
+from distilbench.training.params import TrainedParams, check_enough
 from distilbench.training.phases import Phase, epoch_steps
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
@@ -41,60 +41,7 @@ class DistilledParams(EncoderParams):
     freeze_embeddings: bool = True
 
 
-class QueryParams(ParamsPart):
-    """What part of the training sentences are queries, and a phase on these alone."""
-
-    query_share: float | None = Field(default=None, ge=0, le=1)
-    """Share of an epoch's examples that are queries, which are repeated or left out for it, as the other sentences are; none:
-    as the text has them."""
-    query_epochs: float = Field(default=0, ge=0)
-    """Passes over the queries alone after the distillation, with the same loss; 0: none."""
-    query_lr_factor: float = Field(default=0.1, gt=0, le=1)
-    """Learning rate of these passes, as a factor of the distillation's."""
-
-
-def asks_for_queries(possible: Possible) -> bool:
-    """Whether a setting tells queries from other training sentences."""
-    return any(share is not None for share in possible("query_share")) or max(possible("query_epochs")) > 0
-
-
-def check_queries(possible: Possible, corpus: Corpus, batch: str) -> None:
-    """Check that there are queries, and for a share other sentences too, and a batch of queries for their own phase."""
-    queries, others = len(corpus.queries), len(corpus.train) - len(corpus.queries)
-    asked = [f"query_share: {share}" for share in possible("query_share") if share is not None]
-    epochs = max(possible("query_epochs"))
-    asked += [f"query_epochs: {epochs}"] if epochs else []
-    if asked and not queries:
-        raise InputError(
-            f"{asked[0]}, but none of the {others} training sentences is known to be a query; expected unlabeled/queries*, "
-            "unlabeled/questions*, judgements of the split train, or --text with a file of such a name"
-        )
-    if any(share not in (None, 1) for share in possible("query_share")) and not others:
-        raise InputError(f"{asked[0]}, but all {queries} training sentences are queries; expected others, or none")
-    if epochs:
-        check_enough(batch, max(possible(batch)), queries, "queries to train on")
-
-
-def with_query_phase(
-    phase: Phase, params: QueryParams, rows: NDArray[np.int64], queries: NDArray[np.int64]
-) -> list[Phase]:
-    """A phase over `rows` with the share of `queries` that `params` ask for, then that on these alone, if there is one."""
-    places, others = np.flatnonzero(is_query := np.isin(rows, queries)), np.flatnonzero(~is_query)
-
-    def order(rng: np.random.Generator) -> NDArray[np.int64]:
-        count = round((params.query_share or 0) * len(rows))
-        parts = ((places, count), (others, len(rows) - count))  # each of a part as often as the others, or once more
-        return rng.permutation(np.concatenate([np.resize(rng.permutation(part), size) for part, size in parts]))
-
-    first = phase if params.query_share is None else replace(phase, order=order)
-    if not params.query_epochs:
-        return [first]
-    steps = epoch_steps(params.query_epochs, len(places), phase.batch_size)
-    second = replace(phase, name="queries", examples=len(places), steps=steps, lr=phase.lr * params.query_lr_factor)
-    return [first, replace(second, start=lambda: None, order=lambda rng: rng.permutation(places))]
-
-
-class UnlabelledParams(TrainedParams, DistilledParams, QueryParams):
+class UnlabelledParams(TrainedParams, DistilledParams):
     """Hyper-parameters of distillation from unlabelled sentences."""
 
     epochs: float = Field(default=3, gt=0)
@@ -115,13 +62,12 @@ class Unlabelled(EncoderMethod):
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
-        return Requirements(augmentation=True in possible("augmentation"), queries=asks_for_queries(possible))
+        return Requirements(augmentation=True in possible("augmentation"))
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         super().check_corpus(possible, corpus, native)
         check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
-        check_queries(possible, corpus, "batch_size")
 
     @classmethod
     def apart(cls, possible: Possible) -> str:
@@ -133,12 +79,12 @@ class Unlabelled(EncoderMethod):
     def distil(
         self, start: Callable[[], None] = lambda: None, trained: Sequence[nn.Module] | None = None
     ) -> list[Phase]:
-        """The phase over the sentences, with the method's own loss, and that over the queries alone, if there is one."""
+        """The phase over the sentences, with the method's own loss."""
         p, steps = self.params, epoch_steps(self.params.epochs, len(self.rows), self.params.batch_size)
         phase = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=start, trained=trained)
         if self.replayable:
             phase = replace(phase, shape=lambda index_B: self.batch_shape(self.rows[index_B]))
-        return with_query_phase(phase, p, self.rows, self.prepared.queries)
+        return [phase]
 
     @abstractmethod
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
