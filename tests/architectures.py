@@ -30,6 +30,14 @@ QWEN = {
     "use_sliding_window": True,
     "max_window_layers": 2,  # two layers read all, two the last four tokens
 }
+GEMMA = {
+    "head_dim": 8,
+    "num_key_value_heads": 1,
+    "sliding_window": 4,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    "use_bidirectional_attention": True,
+    "pad_token_id": 0,
+}
 
 CHAINS: dict[str, tuple[str, dict[str, Any], str]] = {
     "bert": ("Bert", SIZES | DRAWN, "mean"),
@@ -39,6 +47,7 @@ CHAINS: dict[str, tuple[str, dict[str, Any], str]] = {
     "electra": ("Electra", SIZES | DRAWN | {"embedding_size": 16}, "cls"),
     "modernbert": ("ModernBert", SIZES | DRAWN | MODERN, "cls"),
     "qwen3": ("Qwen3", SIZES | DRAWN | QWEN, "lasttoken"),
+    "gemma3": ("Gemma3Text", SIZES | DRAWN | GEMMA, "mean"),
 }
 """Kind: transformers' name, configuration and pooling."""
 
