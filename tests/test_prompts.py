@@ -76,6 +76,11 @@ def test_a_name_is_the_encoders_own_prompt_and_anything_else_is_text(encoder: Pa
     assert literal_prompt(EncoderSpec(str(encoder)), value, "--prompt query=") == text
 
 
+def test_a_name_that_the_encoder_does_not_have_is_refused(encoder: Path) -> None:
+    with pytest.raises(InputError, match=r"--prompt query=question: encoder .*it has query.*expected"):
+        literal_prompt(EncoderSpec(str(encoder)), "question", "--prompt query=")
+
+
 OWN = {"query": ASKED, "passage": SEARCHED}
 
 
