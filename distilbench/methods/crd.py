@@ -114,7 +114,7 @@ class CRD(Unlabelled):
         return SharedSpace(*self.space(), (student,), (teacher,))
 
     def phases(self) -> list[Phase]:
-        return self.distil(self._start)
+        return [self.distil(self._start)]
 
     def _start(self) -> None:
         """Set the maps and the normaliser from the student as it is before training."""

@@ -151,7 +151,7 @@ class HPD(Whitened, FineTuned):
         return SharedSpace(*self.space(), after_teacher=tuple(layer.dense() for layer in layers))
 
     def phases(self) -> list[Phase]:
-        return [*self.distil(), *self._head_tuning(), *self.fine_tuning()]
+        return [self.distil(), *self._head_tuning(), *self.fine_tuning()]
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 2), or of 1 - cos(h_s, h_t).

@@ -126,7 +126,7 @@ class IBKD(FineTuned):
 
     def phases(self) -> list[Phase]:
         stage1 = self.distil(self._start_map, [self.student, self.map])
-        return [*stage1, *self.fine_tuning(begin=self._add_projection, start=self._start_projection)]
+        return [stage1, *self.fine_tuning(begin=self._add_projection, start=self._start_projection)]
 
     def _start_rows(self) -> NDArray[np.int64]:
         return self.rows[spread(len(self.rows), START_SENTENCES)]

@@ -112,4 +112,4 @@ def test_queries_of_judgements_are_queries(folder: Path, tmp_path: Path) -> None
     corpus = with_judgements(folder_corpus(folder, Limits()), folder, Limits(), passages=False)
     corpus = with_roles(corpus, ArtifactStore(tmp_path / "store"))
     assert corpus.roles_N is not None
-    assert corpus.roles_N[corpus.train[[t == "is this new" for t in texts(corpus, corpus.train)]]] == QUERY
+    assert set(texts(corpus, corpus.train[corpus.roles_N[corpus.train] == QUERY])) == {*QUESTIONS, "is this new"}

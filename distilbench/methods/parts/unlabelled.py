@@ -74,17 +74,15 @@ class Unlabelled(EncoderMethod):
         return ""
 
     def phases(self) -> list[Phase]:
-        return self.distil()
+        return [self.distil()]
 
-    def distil(
-        self, start: Callable[[], None] = lambda: None, trained: Sequence[nn.Module] | None = None
-    ) -> list[Phase]:
+    def distil(self, start: Callable[[], None] = lambda: None, trained: Sequence[nn.Module] | None = None) -> Phase:
         """The phase over the sentences, with the method's own loss."""
         p, steps = self.params, epoch_steps(self.params.epochs, len(self.rows), self.params.batch_size)
         phase = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=start, trained=trained)
         if self.replayable:
             phase = replace(phase, shape=lambda index_B: self.batch_shape(self.rows[index_B]))
-        return [phase]
+        return phase
 
     @abstractmethod
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
