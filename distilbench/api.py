@@ -239,7 +239,6 @@ def with_settings(settings: type[S]) -> Callable[[Callable[[S], Result]], Callab
 
 
 def _parameters(settings: type[Settings]) -> Iterator[inspect.Parameter]:
-    """The parameters, those without a default first, as Python wants it."""
     for name, field in sorted(settings.model_fields.items(), key=lambda item: not item[1].is_required()):
         if field.is_required():
             yield inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=field.annotation)

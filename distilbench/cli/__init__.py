@@ -34,7 +34,6 @@ app = typer.Typer(
 
 
 def _command(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
-    """Makes a function a command with the options of `settings`."""
     return lambda function: app.command()(with_options(function, settings))
 
 

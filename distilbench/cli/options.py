@@ -116,7 +116,6 @@ def _place(name: str, field: FieldInfo) -> tuple[int, int]:
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    """The option or argument of a field: a flag or text, which the settings read and check."""
     extra, kind = extra_of(field), _kind(field)
     several = get_origin(kind) is tuple
     read: Any = bool if kind is bool else list[str] if several else str

@@ -205,7 +205,6 @@ def _copy_model(model: Path, name: str, record: ScoreRecord, folder: Path) -> No
 
 
 def _write_pair(model: Path, record: ScoreRecord, name: str, run: Path, folder: Path) -> None:
-    """The student's queries and its teacher's documents in the space that they share."""
     from distilbench.trials.scoring import space_folder
 
     place = space_folder(run, record.model)
@@ -260,7 +259,6 @@ def _build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> Non
 
 
 def _prepared(record: ScoreRecord, name: str, run: Path) -> Prepared:
-    """What the run was prepared from, if it is as it was."""
     from distilbench.prepare.prepared import load_prepared
 
     place = run / "prepared"

@@ -151,7 +151,6 @@ class MethodSweep:
                     break
 
     def _plan_search(self) -> Search:
-        """The plan of the search; the study is made, or opened."""
         settings, space, run = self.settings, self.space, self.run
         self.study = open_study(study_url(run), self.member.name, directions(settings.objectives))
         if "max_pending" not in self.study.user_attrs:  # suggestions depend on it: later drivers keep the first one's
@@ -272,7 +271,6 @@ class MethodSweep:
         self._missing(f"no student, since none of {len(trials)} trials got far enough: {why}.")
 
     def _without_student(self, groups: Sequence[CompetitionKey], why: str) -> None:
-        """Note the groups without a student on the leaderboard."""
         what, between = ("student and bytes", "; ") if self.space.students else ("bytes", ", ")
         if groups:
             self._missing(f"no student of {what} per vector {between.join(map(str, groups))}: {why}.")

@@ -180,7 +180,6 @@ def shares(trials: int | None, spaces: Sequence[SearchSpace]) -> list[int]:
 
 
 def _with_options(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchSpace:
-    """The space with what the command says instead of it."""
     stopping = stopping_for(space.budget, len(settings.objectives), settings.stopping)
     budget = space.budget.model_copy(update={"trials": trials, "stopping": stopping})
     return space.model_copy(update={"searcher": settings.searcher or space.searcher, "budget": budget})
@@ -360,7 +359,6 @@ def _warm_start_folder(settings: SweepSettings, method: str) -> Path | None:
 
 
 def _sweep_config(settings: SweepSettings, run: MethodRun) -> dict[str, Any]:
-    """Everything that the numbers of a method's run depend on."""
     space, budget = run.space, run.space.budget.model_dump(mode="json")
     return {
         **run_config(settings, run.corpus),

@@ -284,7 +284,6 @@ _SETS = (
 
 
 def _add_to(digest: Any, value: Any) -> None:
-    """Add a set's fields, columns and names to a digest."""
     if isinstance(value, np.ndarray):
         digest.update(str(value.shape).encode() + value.tobytes())
     elif is_dataclass(value):

@@ -157,7 +157,6 @@ def builder_of(root: Path) -> CorpusBuilder:
 
 
 def _wants_searches(select: Selection | None, builder: CorpusBuilder) -> bool:
-    """True if students may be selected by retrieval, and no judged dev set was found."""
     if any(s.split == "dev" for s in builder.retrieval):
         return False
     return "retrieval" in select.kinds if select else not any(s.split == "dev" for s in builder.sts)

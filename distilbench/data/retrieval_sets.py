@@ -247,7 +247,6 @@ def read_qrels(path: Path, layout: Layout) -> dict[str, dict[str, tuple[int, flo
 
 
 def _document_rows(layout: Layout) -> tuple[dict[str, int], int]:
-    """The row of each document that has a text by its id; and how many have none."""
     row_of, empty = dict[str, int](), 0
     for row, doc, text in documents_once(layout.corpus, layout.documents):
         if text:

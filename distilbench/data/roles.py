@@ -84,7 +84,6 @@ def _plain_columns(corpus: Corpus, named: NDArray[np.bool_]) -> Iterable[Rows]:
 
 
 def _followed(corpus: Corpus, repeated: Rows, store: ArtifactStore) -> tuple[str, ...] | SentenceFile:
-    """The sentences of a corpus, those of the rows `repeated` once more after them."""
     more = [corpus.sentences[int(row)] for row in repeated]
     if not isinstance(corpus.sentences, SentenceFile):
         return (*corpus.sentences, *more)

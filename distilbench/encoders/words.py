@@ -93,7 +93,6 @@ class WordReader:
         return ids_T, _begins(tokens_B)
 
     def _learn(self) -> None:
-        """Tokenise the words that are new."""
         new, self._numbers.new = self._numbers.new, []
         self._letters += sum(map(len, new))
         for encoding in self._tokenizer.encode_batch_fast(new, add_special_tokens=False):
@@ -102,7 +101,6 @@ class WordReader:
             self._tokens.extend(encoding.ids)
 
     def _gather(self, word_W: Integers) -> tuple[Integers, Integers]:
-        """The tokens of these words one after the other, and how many each has."""
         tokens, begins, counts = (np.frombuffer(a, dtype=np.int64) for a in (self._tokens, self._begins, self._counts))
         tokens_W = counts[word_W]
         place_T = np.repeat(begins[word_W] - _begins(tokens_W), tokens_W) + np.arange(tokens_W.sum())

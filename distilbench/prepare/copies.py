@@ -132,7 +132,6 @@ def _copies_artifact(
 def _keyed(
     folders: Sequence[Path], counts: Sequence[dict[str, int]], shards: int, base: SentenceFile
 ) -> Iterator[pa.RecordBatch]:
-    """The copies of all operations that are not their sources; `counts` gets the numbers of each."""
     for number, (count, folder) in enumerate(zip(counts, folders, strict=True)):
         for shard in range(shards):
             table = read_arrow(folder / _name(shard))

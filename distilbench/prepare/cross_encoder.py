@@ -242,7 +242,6 @@ class FineTuning:
         remove_folder(work)
 
     def _trainer(self, model: sentence_transformers.CrossEncoder, work: Path) -> Any:
-        """sentence-transformers' trainer: dev after every epoch, and its state in `work`."""
         from datasets import Dataset
         from sentence_transformers.base.evaluation import BaseEvaluator
         from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments, losses

@@ -82,7 +82,6 @@ class DocumentCoding(ShardTask):
 
 
 def _check(vectors_ND: NDArray[np.float32], texts: Sequence[str], code: ChosenCode, source: str) -> None:
-    """Check that vectors are as wide as the code, and each has a direction."""
     if vectors_ND.shape[1] != code.width:
         raise InputError(f"{source}: vectors of {vectors_ND.shape[1]} dimensions; expected {code.width}")
     norms = np.linalg.norm(vectors_ND, axis=1)

@@ -146,7 +146,6 @@ class CorpusEncoding:
         return done / (time.perf_counter() - began)
 
     def _parts(self, text: CorpusText) -> tuple[dict[str, Any], str]:
-        """What the vectors depend on, and the device that makes them."""
         parts = {
             "encoder": self.spec.identity(),
             "sentences": text.fingerprint,

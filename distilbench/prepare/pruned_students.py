@@ -135,7 +135,6 @@ def _used(tokens: Tokens, rows: Rows) -> set[int]:
 
 
 def _save_pruned(model: SentenceTransformer, used: set[int], folder: Path) -> None:
-    """Write the transformer of `model`, which loses the tokens that are not used."""
     from sentence_transformers import SentenceTransformer
 
     transformer: Any = model[0].model
@@ -159,7 +158,6 @@ def _save_pruned(model: SentenceTransformer, used: set[int], folder: Path) -> No
 
 
 def _cut_embeddings(transformer: Any, kept_V: NDArray[np.int64]) -> None:
-    """Leave the rows of these tokens in the table of a transformer, and give its configuration their new numbers."""
     table = transformer.get_input_embeddings()
     with torch.no_grad():
         table.weight = torch.nn.Parameter(table.weight[torch.from_numpy(kept_V)].clone())

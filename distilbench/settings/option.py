@@ -75,7 +75,6 @@ class Settings(BaseModel):
 
 
 def _first_error(settings: type[Settings], error: ValidationError) -> str:
-    """The first error of a validation, in the words of the command line."""
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     field = settings.model_fields.get(name)
