@@ -45,6 +45,8 @@ class Checkpoint:
         """Give an optimiser over (some of) the method's parameters the state that it had."""
         parameters = [q for group in optimizer.param_groups for q in group["params"]]
         state = {i: self.optimizer_state[id(p)] for i, p in enumerate(parameters) if id(p) in self.optimizer_state}
+        if isinstance(optimizer, torch.optim.SparseAdam):  # it counts in plain numbers, and float32's powers are others
+            state = {i: {**of_row, "step": int(of_row["step"])} for i, of_row in state.items()}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
@@ -57,7 +59,7 @@ def save_checkpoint(
         tensors[f"parameter/{name}"] = parameter.detach().cpu().contiguous()
         for optimizer in optimizers:
             for key, value in optimizer.state.get(parameter, {}).items():
-                tensors[f"optimizer/{key}/{name}"] = value.detach().cpu().contiguous()
+                tensors[f"optimizer/{key}/{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
     _write(folder / f"rung-{rung}.safetensors", tensors, {"state": json.dumps(state)})
     for _, old in _rungs(folder)[KEPT:]:
         old.unlink(missing_ok=True)

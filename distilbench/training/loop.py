@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from distilbench.training.checkpoint import load_checkpoint, save_checkpoint
+from distilbench.training.clipping import clip_gradients
 from distilbench.training.params import TrainedParams
 from distilbench.training.phases import Learner, within_budget
 from distilbench.training.replay import Replay, set_learning_rate
-from distilbench.training.row_adam import RowAdam, clip_gradients
 
 
 class Diverged(Exception):
@@ -78,7 +78,7 @@ class Trainer:
             groups = decay_groups(dense, p)
             self.optimizers.append(torch.optim.AdamW(groups, lr=lr, betas=p.betas, fused=True, capturable=on_gpu))
         if sparse := [q for q in self.parameters if id(q) in rows]:
-            self.optimizers.append(RowAdam(sparse, phase.lr, p.betas))
+            self.optimizers.append(torch.optim.SparseAdam(sparse, lr=phase.lr, betas=p.betas))
         self.bf16 = on_gpu if p.precision == "auto" else p.precision == "bf16"
         self.replay = None
         if phase.shape is not None and not sparse and self._can_replay():

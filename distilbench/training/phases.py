@@ -68,7 +68,7 @@ class Learner(nn.Module, ABC):
         """The phases of a whole training, in order; none for a learner without training."""
 
     def row_parameters(self) -> Sequence[nn.Parameter]:
-        """Those whose gradients are sparse, since a batch touches few of their rows: `RowAdam` trains them."""
+        """Those whose gradients are sparse, since a batch touches few of their rows: `SparseAdam` trains them."""
         return ()
 
     def halve_micro_batches(self) -> bool:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from distilbench.training.row_adam import clip_gradients
+from distilbench.training.clipping import clip_gradients
 
 WARM_STEPS = 3
 """Steps before the first capture: they make the optimiser's state and load the libraries' kernels."""
