@@ -7,7 +7,6 @@ dimension.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,22 +18,18 @@ from torch import Tensor, nn
 from distilbench.codes import code_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
+from distilbench.data.sampling import sample
 from distilbench.errors import InputError
-from distilbench.evaluation.faiss_codes import CENTROIDS, Code
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.heads import HeadMethod, elu_layer, pca_head
+from distilbench.methods.parts.heads import CodedHead, CodedHeadParams, elu_layer, pca_head, whitening_head
 from distilbench.methods.parts.losses import coded, neighbour_loss
-from distilbench.methods.parts.starts import spread
 from distilbench.prepare.nearest import nearest_others
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.params import CodedParams, TrainedParams, check_enough
+from distilbench.training.params import TrainedParams, check_enough
 from distilbench.training.phases import Phase, alike
 
-CODED_ON = 20_000
-"""Training sentences that a product code is fitted on at most: 78 for each of 256 centroids."""
 
-
-class NeighboursParams(CodedParams, TrainedParams):
+class NeighboursParams(CodedHeadParams, TrainedParams):
     """Hyper-parameters."""
 
     temperature: float = Field(default=0.05, gt=0)
@@ -46,17 +41,16 @@ class NeighboursParams(CodedParams, TrainedParams):
     at random, and hardly any two of them are near."""
     head: Literal["linear", "residual"] = "linear"
     """A linear layer that starts as the PCA; or two ELU layers as residuals before it, which start as the identity."""
+    power: float = Field(default=0.0, ge=0, le=1)
+    """How far the teacher's vectors, which say who is near, are whitened first, as in `whitening`; the head starts there."""
     rotate: bool = False
     """Whether a random rotation follows the PCA at the start, so that all dimensions are alike before they are rounded."""
-    codebooks: int = Field(default=0, ge=0, le=1024)
-    """Bytes of a product code, a codebook for output_dim / codebooks dimensions; 0: none. It is FAISS's OPQ of the trained
-    vectors. With it `bits` has no effect."""
     steps: int = Field(default=900, ge=1)
     """Optimiser steps, at most the budget's."""
     weight_decay: float = Field(default=0.0, ge=0)
 
 
-class Neighbours(HeadMethod):
+class Neighbours(CodedHead):
     """A linear or residual head on the frozen teacher.
 
     Trains a head on the frozen teacher, for the code of its vectors. Reads unlabelled sentences. Source: after SEED, Fang
@@ -73,6 +67,16 @@ class Neighbours(HeadMethod):
         width, d = prepared.vectors.width, params.output_dim
         trunk = [elu_layer(width, residual=True) for _ in range(2 if params.head == "residual" else 0)]
         projection = pca_head(prepared.pca, d)
+        self.target: nn.Module = nn.Identity()
+        """What makes the vectors that say who is near of the teacher's."""
+        if params.power:
+            sample_ND = prepared.vectors.take(sample(prepared.train))
+            self.target = whitening_head(sample_ND, width, params.power).requires_grad_(False)
+            projection = whitening_head(sample_ND, d, params.power)
+            with torch.no_grad():  # of rows as long as a PCA's, so that a rate means the same
+                length = projection.linear.weight.norm(dim=1).mean()
+                for parameter in projection.parameters():
+                    parameter.div_(length)
         if params.rotate:
             linear = projection.linear
             rotation_dd = torch.linalg.qr(torch.randn(d, d, dtype=torch.float64))[0].float()
@@ -92,11 +96,6 @@ class Neighbours(HeadMethod):
         check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
         if (group := max(possible("group"))) > (batch := min(possible("batch_size"))):
             raise InputError(f"group: {group} sentences in a batch of {batch}; expected at most batch_size")
-        for m in filter(None, possible("codebooks")):
-            check_enough("codebooks", CENTROIDS, len(corpus.train), f"training sentences for {CENTROIDS} centroids")
-            for d in possible("output_dim"):
-                if d % m:
-                    raise InputError(f"codebooks: {m} of output_dim {d}; expected a divisor of every output_dim")
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
@@ -123,7 +122,7 @@ class Neighbours(HeadMethod):
             self.near_NK = known_NK[:, :count]
 
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
-        """The mean of `neighbour_loss` over the batch; vectors are as they are stored.
+        """The mean of `neighbour_loss` over the batch: each as it is, as a query is, among all as they are stored.
 
         Of groups, the first sentences of the batch bring their nearest with them; each sentence counts once.
         """
@@ -137,12 +136,7 @@ class Neighbours(HeadMethod):
             else:
                 index_B = np.unique(np.concatenate([first_G, near_GK.ravel()]))
         teacher_BD = self.vectors_ND[torch.as_tensor(index_B)]
-        student_Bd = coded(self.apply_head(teacher_BD), None if p.codebooks else p.bits)
+        student_Bd = self.apply_head(teacher_BD)
+        stored_Bd = coded(student_Bd, None if p.codebooks else p.bits)
         both = p.temperature, p.teacher_temperature
-        return neighbour_loss(student_Bd, student_Bd, teacher_BD, *both, again_B)
-
-    def export(self, folder: Path) -> None:
-        super().export(folder)
-        if self.params.codebooks:
-            rows = self.prepared.train[spread(len(self.prepared.train), CODED_ON)]
-            Code.calibrate(code_of(self.params.model_dump()), self.embed(rows)).save(folder)
+        return neighbour_loss(student_Bd, stored_Bd, self.target(teacher_BD), *both, again_B)

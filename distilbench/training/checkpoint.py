@@ -44,9 +44,10 @@ class Checkpoint:
     def restore_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Give an optimiser over (some of) the method's parameters the state that it had."""
         parameters = [q for group in optimizer.param_groups for q in group["params"]]
-        state = {i: self.optimizer_state[id(p)] for i, p in enumerate(parameters) if id(p) in self.optimizer_state}
+        states: dict[int, dict[str, Any]] = dict(self.optimizer_state)
         if isinstance(optimizer, torch.optim.SparseAdam):  # it counts in plain numbers, and float32's powers are others
-            state = {i: {**of_row, "step": int(of_row["step"])} for i, of_row in state.items()}
+            states = {key: {**of_row, "step": of_row["step"].item()} for key, of_row in self.optimizer_state.items()}
+        state = {i: states[id(p)] for i, p in enumerate(parameters) if id(p) in states}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
