@@ -112,6 +112,30 @@ def test_training_lowers_the_loss(build: Callable[..., Any], params: dict[str, A
     assert trainer.train_until(80) < first
 
 
+@pytest.mark.parametrize("bits", [1, 2])
+def test_a_query_is_as_it_is_and_what_it_is_compared_with_is_a_code(build: Callable[..., Any], bits: int) -> None:
+    method, index = build("neighbours", group=1, bits=bits, rotate=True), np.arange(40)
+    teacher = method.vectors_ND[index]
+    student = method.apply_head(teacher).detach()
+    stored = coded(student, bits)
+    wanted, symmetric = (
+        slow_loss(*(x.numpy().astype(np.float64) for x in (query, stored, teacher)), 0.05, 0.05)
+        for query in (student, stored)
+    )
+    assert method.loss(index).item() == pytest.approx(wanted, rel=1e-3) != pytest.approx(symmetric, rel=1e-3)
+
+
+def test_with_a_power_the_head_starts_at_the_whitened_vectors_and_learns_them(build: Callable[..., Any]) -> None:
+    method, index = build("neighbours", group=1, power=0.5), np.arange(30)
+    whitened = build("whitening", power=0.5)
+    assert method.embed(index) == pytest.approx(unit(whitened.embed(index)), abs=1e-4)
+    assert method.head[0].linear.weight.norm(dim=1).mean().item() == pytest.approx(1, abs=1e-4)
+    whole = build("whitening", power=0.5, output_dim=method.prepared.vectors.width)
+    rows = method.prepared.train[index]
+    student, target = method.embed(rows), whole.embed(rows)
+    assert method.loss(index).item() == pytest.approx(slow_loss(student, student, target, 0.05, 0.05), rel=1e-3)
+
+
 @pytest.mark.parametrize("known", [None, 2, 7])
 def test_a_group_is_a_sentence_and_its_nearest(
     build: Callable[..., Any], prepared: Prepared, monkeypatch: pytest.MonkeyPatch, known: int | None
