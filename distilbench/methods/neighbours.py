@@ -7,6 +7,7 @@ dimension.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,16 +21,21 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.data.sampling import sample
 from distilbench.errors import InputError
+from distilbench.evaluation.faiss_codes import CENTROIDS, Code
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.heads import CodedHead, CodedHeadParams, elu_layer, pca_head, whitening_head
+from distilbench.methods.parts.heads import HeadMethod, elu_layer, pca_head, whitening_head
 from distilbench.methods.parts.losses import coded, neighbour_loss
+from distilbench.methods.parts.starts import spread
 from distilbench.prepare.nearest import nearest_others
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.params import TrainedParams, check_enough
+from distilbench.training.params import CodedParams, TrainedParams, check_enough
 from distilbench.training.phases import Phase, alike
 
+CODED_ON = 20_000
+"""Training sentences that a product code is fitted on at most: 78 for each of 256 centroids."""
 
-class NeighboursParams(CodedHeadParams, TrainedParams):
+
+class NeighboursParams(CodedParams, TrainedParams):
     """Hyper-parameters."""
 
     temperature: float = Field(default=0.05, gt=0)
@@ -45,12 +51,15 @@ class NeighboursParams(CodedHeadParams, TrainedParams):
     """How far the teacher's vectors, which say who is near, are whitened first, as in `whitening`; the head starts there."""
     rotate: bool = False
     """Whether a random rotation follows the PCA at the start, so that all dimensions are alike before they are rounded."""
+    codebooks: int = Field(default=0, ge=0, le=1024)
+    """Bytes of a product code, a codebook for output_dim / codebooks dimensions; 0: none. It is FAISS's OPQ of the trained
+    vectors. With it `bits` has no effect."""
     steps: int = Field(default=900, ge=1)
     """Optimiser steps, at most the budget's."""
     weight_decay: float = Field(default=0.0, ge=0)
 
 
-class Neighbours(CodedHead):
+class Neighbours(HeadMethod):
     """A linear or residual head on the frozen teacher.
 
     Trains a head on the frozen teacher, for the code of its vectors. Reads unlabelled sentences. Source: after SEED, Fang
@@ -96,6 +105,11 @@ class Neighbours(CodedHead):
         check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
         if (group := max(possible("group"))) > (batch := min(possible("batch_size"))):
             raise InputError(f"group: {group} sentences in a batch of {batch}; expected at most batch_size")
+        for m in filter(None, possible("codebooks")):
+            check_enough("codebooks", CENTROIDS, len(corpus.train), f"training sentences for {CENTROIDS} centroids")
+            for d in possible("output_dim"):
+                if d % m:
+                    raise InputError(f"codebooks: {m} of output_dim {d}; expected a divisor of every output_dim")
 
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
@@ -140,3 +154,9 @@ class Neighbours(CodedHead):
         stored_Bd = coded(student_Bd, None if p.codebooks else p.bits)
         both = p.temperature, p.teacher_temperature
         return neighbour_loss(student_Bd, stored_Bd, self.target(teacher_BD), *both, again_B)
+
+    def export(self, folder: Path) -> None:
+        super().export(folder)
+        if self.params.codebooks:
+            rows = self.prepared.train[spread(len(self.prepared.train), CODED_ON)]
+            Code.calibrate(code_of(self.params.model_dump()), self.embed(rows)).save(folder)

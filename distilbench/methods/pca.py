@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from distilbench.methods.parts.heads import CodedHead, HeadParams, pca_head
+from distilbench.methods.parts.heads import HeadMethod, HeadParams, pca_head
 from distilbench.prepare.prepared import Prepared
 
 
-class PCA(CodedHead):
+class PCA(HeadMethod):
     """W_t^T (e - mean), fitted on the training sentences.
 
     Trains nothing: a head made of the teacher's principal axes. Reads unlabelled sentences. Source: a baseline.

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from distilbench.methods.parts.heads import CodedHead, HeadParams, linear_head
+from distilbench.methods.parts.heads import HeadMethod, HeadParams, linear_head
 from distilbench.prepare.prepared import Prepared
 
 
-class RandomProjection(CodedHead):
+class RandomProjection(HeadMethod):
     """d random orthonormal directions (QR of a Gaussian matrix), drawn from the trial's seed.
 
     Trains nothing: a head of random orthonormal axes. Reads nothing. Source: a baseline.

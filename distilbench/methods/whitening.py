@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from distilbench.data.sampling import sample
-from distilbench.methods.parts.heads import CodedHead, HeadParams, whitening_head
+from distilbench.methods.parts.heads import HeadMethod, HeadParams, whitening_head
 from distilbench.prepare.prepared import Prepared
 
 
@@ -18,7 +18,7 @@ class WhiteningParams(HeadParams):
     """1: all dimensions have variance 1 (Su et al. 2021); 0: the PCA; between them each has its own ^ (1 - power)."""
 
 
-class Whitening(CodedHead):
+class Whitening(HeadMethod):
     """(e - mean) times the first d columns of U L^{-power/2}, fitted on a sample of the training sentences.
 
     Trains nothing: a head that makes the teacher's numbers uncorrelated. Reads unlabelled sentences. Source: Su et al.

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.evaluation.faiss_codes import Code
 from distilbench.methods.parts import heads
 from distilbench.methods.parts.heads import whitening_head
 from distilbench.prepare.prepared import Prepared
@@ -62,14 +61,6 @@ def test_a_power_whitens_a_part_of_the_way(build: Build, prepared: Prepared, pow
     vectors = build("whitening", power=power).embed(prepared.train).astype(np.float64)
     covariance = np.cov(vectors, rowvar=False, bias=True)
     assert covariance == pytest.approx(np.diag(variances ** (1 - power)), rel=1e-3, abs=1e-3 * covariance.max())
-
-
-@pytest.mark.parametrize("method", ["pca", "whitening", "random_projection"])
-def test_a_product_code_of_a_head_is_saved_with_it(build: Build, method: str, tmp_path: Path) -> None:
-    build(method, codebooks=4).export(tmp_path)
-    assert Code.load("opq4", tmp_path, 8).bytes_per_vector == 4
-    build(method).export(tmp_path / "plain")
-    assert not list((tmp_path / "plain").glob("*.faiss"))
 
 
 def test_directions_without_variance_stay_at_zero() -> None:

@@ -12,28 +12,20 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from distilbench.codes import code_of
-from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.encoding import reads_tokens
 from distilbench.encoders.prompts import Prompts
-from distilbench.errors import InputError
-from distilbench.evaluation.faiss_codes import CENTROIDS, Code
 from distilbench.methods.method import Method, Possible
-from distilbench.methods.parts.starts import spread
 from distilbench.prepare.pca import Pca
-from distilbench.training.params import CodedParams, Params, check_enough
+from distilbench.training.params import CodedParams, Params
 from distilbench.training.phases import Phase
 
 if TYPE_CHECKING:
     from sentence_transformers.base.modules.dense import Dense
 
-CODED_ON = 20_000
-"""Training sentences that a product code is fitted on at most: 78 for each of 256 centroids."""
 ROWS = 8192
 """Vectors that a head is applied to at once."""
 
@@ -152,15 +144,7 @@ def export_with_head(teacher: EncoderSpec, head: Iterable[nn.Module], folder: Pa
     student.save(str(folder), create_model_card=False)
 
 
-class CodedHeadParams(CodedParams):
-    """What a head's vectors are stored as."""
-
-    codebooks: int = Field(default=0, ge=0, le=1024)
-    """Bytes of a product code, a codebook for output_dim / codebooks dimensions; 0: none. It is FAISS's OPQ of the student's
-    vectors. With it `bits` has no effect."""
-
-
-class HeadParams(CodedHeadParams, Params):
+class HeadParams(CodedParams, Params):
     """What a head that is not trained can be: its dimension, and what its vectors are stored as."""
 
 
@@ -202,24 +186,3 @@ class HeadMethod(Method):
     def export(self, folder: Path) -> None:
         head = cast(list[Layer], list(self.head))
         export_with_head(self.prepared.teacher, modules_of(head, unit_norm=self.unit_norm), folder)
-
-
-class CodedHead(HeadMethod):
-    """A head whose vectors may be stored in a product code of theirs."""
-
-    params: CodedHeadParams
-
-    @classmethod
-    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        super().check_corpus(possible, corpus, native)
-        for m in filter(None, possible("codebooks")):
-            check_enough("codebooks", CENTROIDS, len(corpus.train), f"training sentences for {CENTROIDS} centroids")
-            for d in possible("output_dim"):
-                if d % m:
-                    raise InputError(f"codebooks: {m} of output_dim {d}; expected a divisor of every output_dim")
-
-    def export(self, folder: Path) -> None:
-        super().export(folder)
-        if self.params.codebooks:
-            rows = self.prepared.train[spread(len(self.prepared.train), CODED_ON)]
-            Code.calibrate(code_of(self.params.model_dump()), self.embed(rows)).save(folder)
