@@ -63,12 +63,18 @@ codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the
   for head in '=256 for 4 bits' '=256 for 3 bits' '=256 for 2 bits' '=168 for 3 bits' '=128 for 4 bits' '=256, opq64' \
     '=128 for 3 bits' '=128 for 2 bits' '=256 for 1 bit' '=84 for 3 bits' '=128, opq32' '=64 for 2 bits' '=128 for 1 bit' \
     '=128, opq16' '=64 for 1 bit'; do rows+=(--row "Neighbours d$head"); done
+  for head in '=256 for 2 bits' '=256, opq64' '=256 for 1 bit' '=128, opq32' '=128 for 1 bit' '=128, opq16'; do
+    rows+=(--row "Whitened d$head")
+  done
   # shellcheck disable=SC2086
   $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/much/*.tsv" "${rows[@]}" --seeds 3 \
     --name codes-heads --quantise none
   # shellcheck disable=SC2086
   $PYTHON -m distilbench sweep --method pca $given --text "$RUNS/much/*.tsv" --name codes-faiss \
     --quantise int4,int2,binary --faiss-baselines 8,16,32,48,64,96,128
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench sweep --method whitening $given --text "$RUNS/much/*.tsv" --name codes-whitening \
+    --faiss-baselines 8
 }
 
 encoders() {  # a head, a static student, two layers and their pairs with every teacher of ENCODERS; three sets, and STS

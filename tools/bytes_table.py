@@ -53,7 +53,7 @@ def print_searches(board: Leaderboard, sizes: list[int], left_out: set[str]) -> 
     teacher = next(r for r in board.rows if (r.record.role, r.record.quantisation) == ("teacher", "float32"))
     whole = fmean(mean_score(teacher, "retrieval", "ndcg@10", left_out))
     print(f"Teacher: nDCG@10 {whole:.2f}, STS {fmean(mean_score(teacher, 'sts', 'spearman', left_out)):.2f}\n")
-    print("| bytes | row | nDCG@10 | share of the teacher's | STS | ms a query | s to fit |\n" + "|---" * 7 + "|")
+    print("| bytes | row | dev | nDCG@10 | share of the teacher's | STS | ms a query | s to fit |\n" + "|---" * 8 + "|")
     for size in sizes:
         found = [
             (mean_score(row, "retrieval", "ndcg@10", left_out), row)
@@ -70,6 +70,7 @@ def print_searches(board: Leaderboard, sizes: list[int], left_out: set[str]) -> 
             cells = [
                 str(size),
                 f"{row.name}, {row.record.quantisation}",
+                "" if row.dev.value is None else f"{row.dev.value:.2f}",
                 f"{fmean(value_S):.2f}{told}",
                 f"{100 * fmean(value_S) / whole:.1f} %",
             ]
