@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from distilbench.records import AS_IT_CAME, ScoreRecord
+from distilbench.records import AS_IT_CAME, ScoreRecord, TrialRecord
 from distilbench.reporting.board import Leaderboard, Row, competes, mean_cell, searching, teacher_row, told
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
@@ -17,6 +17,7 @@ from distilbench.reporting.frame import searched_column
 from distilbench.reporting.loading import FITTED, export_command
 from distilbench.reporting.names import PAIR
 from distilbench.reporting.serving import ServingCosts, below_overlap, encoder_cost, model_bytes, serving_costs
+from distilbench.search.objectives import pareto_front
 from distilbench.selection import BY_TEACHER
 
 KEPT_PERCENT = 95
@@ -333,6 +334,19 @@ def latency_of(row: Row) -> float | None:
     return mean_cell(seed.record.latency_ms for seed in row.seeds).value
 
 
+def is_front(records: Iterable[object]) -> bool:
+    """Return whether some search of the records had several objectives."""
+    return any(isinstance(record, TrialRecord) and len(record.values) > 1 for record in records)
+
+
+def on_front(rows: Sequence[Row]) -> list[Row]:
+    """Those that no other one beats: in the dev score, bytes per vector and, where all were timed, ms a sentence."""
+    known = [row for row in rows if row.dev.value is not None]
+    timed = all(latency_of(row) is not None for row in known)
+    points = [(_dev(r), r.record.bytes_per_vector, (latency_of(r) or 0.0) if timed else 0.0) for r in known]
+    return [known[i] for i in pareto_front(points, ["maximize", "minimize", "minimize"])]
+
+
 def _largest_corpus(board: Leaderboard) -> Sequence[Row]:
     """The rows of the corpus that most candidates, or else most rows, are of: scores of two corpora do not compare."""
     rows = [row for row in board.rows if row.record.start != AS_IT_CAME] or list(board.rows)
@@ -354,6 +368,9 @@ def _dev(row: Row) -> float:
 
 
 def _smallest_first(row: Row) -> tuple[object, ...]:
+    return row.record.bytes_per_vector, *_worse(row)
+
+
+def _worse(row: Row) -> tuple[float, float, bool, str]:
     latency = latency_of(row)
-    slow = math.inf if latency is None else latency
-    return row.record.bytes_per_vector, -_dev(row), slow, not row.record.model, row.name
+    return -_dev(row), math.inf if latency is None else latency, not row.record.model, row.name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distilbench.codes import CompetitionKey, code_of
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.board import Leaderboard, Row, competes, leaderboard, told
-from distilbench.reporting.choice import answer
+from distilbench.reporting.choice import answer, is_front, on_front
 from distilbench.reporting.columns import DEV
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, dev_comparison
 from distilbench.reporting.frame import BoardColumn, board_columns, board_frame, filled
@@ -138,7 +138,7 @@ def terminal_summary(records: Sequence[TrialRecord | ScoreRecord], run: Path) ->
     After the table come the sentences that the page begins with, each with the command that exports its row.
     """
     board = leaderboard(records)
-    lines = ["", *student_table(board)]
+    lines = ["", *student_table(board, front=is_front(records))]
     if any(row.record.demonstration for row in board.rows):
         lines.append(f"Scores are {ON_DEMONSTRATION}.")
     found = answer(board, dev_comparison(board, run_folders([run])))
@@ -150,11 +150,18 @@ def terminal_summary(records: Sequence[TrialRecord | ScoreRecord], run: Path) ->
     return [*lines, *found.absent]
 
 
-def student_table(board: Leaderboard) -> list[str]:
-    """The teacher, then the best student on dev of each method at each number of bytes, rising."""
+def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
+    """The teacher, then the best student on dev of each method at each number of bytes, rising.
+
+    With `front` only those that no other one beats in quality, bytes and speed.
+    """
     import pandas as pd
 
-    rows = [row for row in board.rows if not competes(row.record)] + best_students(board)
+    students = best_students(board)
+    if front:
+        pairs, own = ([row for row in students if bool(row.record.documents) is across] for across in (True, False))
+        students = on_front(own) + on_front(pairs)
+    rows = [row for row in board.rows if not competes(row.record)] + students
     if not rows:
         return ["No student was scored."]
     columns = filled((column for column in board_columns(board) if "terminal" in column.on), rows)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from distilbench.records import AS_IT_CAME, EncoderCost, ScoreRecord
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.choice import answer, answer_of_run, choose
+from distilbench.reporting.choice import answer, answer_of_run, choose, is_front
 from distilbench.reporting.comparison import NOT_COMPARED
+from distilbench.reporting.exports import student_table, terminal_summary
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.serving import serving_costs
 
@@ -193,6 +196,27 @@ def test_a_vector_of_the_teachers_size_is_not_called_smaller(make_score) -> None
     records = [timed_records(make_score)[0], row(make_score, "fast", 80.0, 1536, "float32", ms=0.02)]
     summaries = [one.summary for one in answer(leaderboard(records)).recommendations]
     assert summaries and all("1,536 bytes a vector, " in text and "smaller" not in text for text in summaries)
+
+
+def test_a_search_over_several_objectives_ends_with_its_front_and_five_lines(make_score, make_trial) -> None:
+    trial = make_trial(0, values={"quality": 80.0, "bytes": 64.0})
+    assert is_front([trial]) and not is_front([make_trial(0), *timed_records(make_score)])
+    students = [
+        row(make_score, label, quality, 4 * dim, "float32", ms, dim=dim, hyperparameters={"output_dim": dim})
+        for label, quality, dim, ms in (
+            ("a", 80.0, 64, 4.0),
+            ("b", 79.0, 32, 4.0),
+            ("c", 78.0, 128, 1.0),
+            ("d", 77.0, 256, 2.0),
+        )
+    ]
+    board = leaderboard([timed_records(make_score)[0], *students])
+    names = [line.split()[0] for line in student_table(board, front=True)[1:]]
+    assert names == ["teacher", "b", "a", "c"], "d is beaten by c"
+    assert len(student_table(board)) == len(names) + 2
+    lines = terminal_summary([*timed_records(make_score), trial], Path("r"))
+    assert any(line.startswith("Take layers, int8") for line in lines)
+    assert any(line.startswith("    distilbench export r --student") for line in lines)
 
 
 def values(board, costs):
