@@ -23,7 +23,7 @@ from distilbench.data.sampling import sample
 from distilbench.errors import InputError
 from distilbench.evaluation.faiss_codes import CENTROIDS, Code
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.heads import HeadMethod, elu_layer, pca_head, whitening_head
+from distilbench.methods.parts.heads import HeadMethod, elu_layer, linear_head, pca_head, whitening_head
 from distilbench.methods.parts.losses import coded, neighbour_loss
 from distilbench.methods.parts.starts import spread
 from distilbench.prepare.nearest import nearest_others
@@ -75,17 +75,15 @@ class Neighbours(HeadMethod):
         super().__init__(params, prepared, device)
         width, d = prepared.vectors.width, params.output_dim
         trunk = [elu_layer(width, residual=True) for _ in range(2 if params.head == "residual" else 0)]
-        projection = pca_head(prepared.pca, d)
         self.target: nn.Module = nn.Identity()
         """What makes the vectors that say who is near of the teacher's."""
         if params.power:
-            sample_ND = prepared.vectors.take(sample(prepared.train))
-            self.target = whitening_head(sample_ND, width, params.power).requires_grad_(False)
-            projection = whitening_head(sample_ND, d, params.power)
-            with torch.no_grad():  # of rows as long as a PCA's, so that a rate means the same
-                length = projection.linear.weight.norm(dim=1).mean()
-                for parameter in projection.parameters():
-                    parameter.div_(length)
+            self.target = whitening_head(prepared.vectors.take(sample(prepared.train)), width, params.power)
+            weight_dD, bias_d = (x.detach()[:d].numpy() for x in self.target.requires_grad_(False).linear.parameters())
+            length = np.linalg.norm(weight_dD, axis=1).mean()  # rows as long as a PCA's: a rate means the same
+            projection = linear_head(weight_dD.T / length, bias_d / length)
+        else:
+            projection = pca_head(prepared.pca, d)
         if params.rotate:
             linear = projection.linear
             rotation_dd = torch.linalg.qr(torch.randn(d, d, dtype=torch.float64))[0].float()
