@@ -92,22 +92,22 @@ encoders() {  # a head, a static student, two layers and their pairs with every 
 }
 
 users() {  # three users of search, ten minutes each: a static student of their own text, beside a general one and that one continued
-  local user kind student
+  local user kind student apart='!/\t(medquad|squad)$/'
   folder others boolq wikiqa covidqa climatefever cystic npl
-  text much 1 'NR % 5 == 0' 'NR % 6 == 0'
+  text general "$apart" "NR % 5 == 0 && $apart" 'NR % 6 == 0'
   for user in medquad squad; do folder "users/$user" "$user"; done
   $PYTHON benchmarks/folders.py "$DIR" "$RUNS/proof"
   ln -sfn "$RUNS/proof/users/stackexchange" "$RUNS/users/stackexchange"
   # shellcheck disable=SC2046
-  $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row static --data "$RUNS/others" --text "$RUNS/much/*.tsv" \
+  $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row static --data "$RUNS/others" --text "$RUNS/general/*.tsv" \
     --max-sentences 0 --max-documents 1000 --max-pairs 2000 --seeds 1 --name general --quantise int8 $(common retrieval)
   exported general "static, d=256, float32" general
   for user in stackexchange medquad squad; do
-    for kind in own continued; do
+    for kind in own continued; do  # each with a store of its own: its ten minutes pay for what its teacher reads
       student=$([ $kind = own ] && echo static || echo "$RUNS/exports/general")
       # shellcheck disable=SC2046
       $PYTHON -m distilbench sweep --method hpd --space search_spaces/static --student "$student" --data "$RUNS/users/$user" \
-        --time-budget 10m --name "$kind-$user" $(common retrieval)
+        --time-budget 10m --name "$kind-$user" $(common retrieval) --store "$RUNS/stores/$kind-$user"
       exported "$kind-$user" "HPD d=256, float32" "$kind-$user"
     done
     # shellcheck disable=SC2046
