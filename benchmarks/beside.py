@@ -2,8 +2,8 @@
 
     python benchmarks/beside.py --data DIR --student FOLDER=RUN [--student FOLDER=RUN ...] --out OUT --store STORE
 
-FOLDER is an exported student, RUN the sweep's folder that it comes from. The first student must be of layers: the peers are
-trained as long as one training of its run took, judging included (--minutes says otherwise), from the same layers, on the
+FOLDER is an exported student, RUN the sweep's folder that it comes from. The first four peers are trained as long as one
+training of the first student's run took, judging included (--minutes says otherwise), from its layers, on the
 training text of that run (--data, --text and limits are that run's), with the teacher's vectors that it has:
 
     mse-384           SentenceTransformerTrainer, MSELoss to the teacher's vectors

@@ -10,6 +10,7 @@
 #   TEACHER  the teacher of the runs NAME-...: an encoder's folder, hub id or packaged name (default: all-MiniLM-L6-v2)
 #   NAME     (default: minilm)
 #   ENCODERS folders of the teachers of part `encoders`
+#   BESIDE   static or two: one student of part `beside`, with the PEERS (options of benchmarks/beside.py) of its kind
 #   BACKEND  bf16 where the processor has instructions for it (default: torch)
 #   PYTHON   (default: python)
 set -eu
@@ -116,6 +117,21 @@ users() {  # three users of search, ten minutes each: a static student of their 
       --teacher "$TEACHER" --backend "$BACKEND" --store "$RUNS/store" --runs "$RUNS/runs"
   done
   $PYTHON benchmarks/own_domain.py "$RUNS"/runs/score-*
+}
+
+beside() {  # what people use instead, with documents of their own, among 1,000 documents of each collection; one seed
+  ten
+  local name limits="--max-sentences 0 --max-documents 1000 --max-pairs 2000" students=()
+  for name in ${BESIDE:-two static}; do
+    # shellcheck disable=SC2046,SC2086
+    $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row "${name/two/two layers}" --data "$RUNS/ten" $limits \
+      --text "$RUNS/much/*.tsv" --seeds 1 --name "beside-$name" --quantise none $(common)
+    exported "beside-$name" "${name/two/two layers}, d=384, float32" "beside-$name"
+    students+=(--student "$RUNS/exports/beside-$name=$RUNS/runs/beside-$name")
+  done
+  # shellcheck disable=SC2086
+  $PYTHON benchmarks/beside.py "${students[@]}" --data "$RUNS/ten" --text "$RUNS/much/*.tsv" $limits --backend "$BACKEND" \
+    --select retrieval,documents=teacher --tasks sts,retrieval --store "$RUNS/store" --out "$RUNS/beside-${BESIDE:-all}" ${PEERS:-}
 }
 
 exported() {  # FOLDER ROW RUN

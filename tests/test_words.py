@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel, WordPiece
 
 from distilbench.encoders import encoding
-from distilbench.encoders.encoding import encode, word_reader
+from distilbench.encoders.encoding import encode, encode_documents, word_reader
 from distilbench.encoders.words import WordReader, reads_by_word
 
 PIECES = ["[UNK]", "[MASK]", *"abcdeé中国.,!?'-", *(f"##{c}" for c in "abcde"), "bad", "##ad", "cab"]
@@ -116,9 +116,20 @@ def test_vectors_are_those_of_sentence_transformers(dense: bool, monkeypatch: py
     assert encode(model, []).shape == (0, 3)
 
 
+def test_documents_are_read_by_word_with_their_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [StaticEmbedding(bert(), embedding_dim=8)]
+    model = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "cab ", "document": "bad "})
+    model.truncate_dim = 5
+    wanted = model.encode_document(TEXTS)
+    assert not np.allclose(wanted, model.encode(TEXTS))
+    monkeypatch.setattr(model, "encode_document", None)  # it tokenises every word again
+    assert np.allclose(encode_documents(model, TEXTS, 4), wanted, atol=1e-6)
+
+
 def test_another_static_embedding_is_left_to_sentence_transformers(tmp_path: Path) -> None:
     tokenizer = bert()
     tokenizer.normalizer = normalizers.Lowercase()
     model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], device="cpu")
     assert word_reader(model) is None
     assert np.array_equal(encode(model, TEXTS), model.encode(TEXTS))
+    assert np.array_equal(encode_documents(model, TEXTS, 4), model.encode_document(TEXTS))

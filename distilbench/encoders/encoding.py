@@ -154,6 +154,15 @@ def encode(
     return out
 
 
+def encode_documents(model: SentenceTransformer, texts: Sequence[str], batch: int) -> NDArray[np.float32]:
+    """As sentence-transformers encodes documents, with their prompt, their route, and the model's `truncate_dim`, N x D."""
+    if (reader := word_reader(model)) is None:
+        found = model.encode_document(list(texts), batch_size=batch, show_progress_bar=False)
+        return np.asarray(found, dtype=np.float32)
+    before = prompt_of(model, model.prompts.get("document"))
+    return _encode_words(model, reader, [before + text for text in texts])
+
+
 def check_finite(vectors_ND: NDArray[np.float32], sentences: Sequence[str]) -> None:
     """Check the vectors of the sentences."""
     bad = ~np.isfinite(vectors_ND).all(axis=1)

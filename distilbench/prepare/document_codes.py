@@ -15,6 +15,7 @@ from distilbench.data.documents import DocumentFiles
 from distilbench.data.sentences import SentenceFile
 from distilbench.data.vector_file import GivenVectors, VectorFile
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoding import encode_documents
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.errors import InputError
 from distilbench.evaluation.encoders import LEAST_NORM
@@ -71,10 +72,8 @@ class DocumentCoding(ShardTask):
 
         def make(shard: int, start: int, stop: int) -> None:
             texts = self.texts[start:stop]
-            # sentence-transformers' own reading of a document: its prompt, its route, the model's truncate_dim.
             with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda"):
-                found = model.encode_document(texts, batch_size=BATCH[self.device], show_progress_bar=False)
-            vectors_ND = np.asarray(found, dtype=np.float32)
+                vectors_ND = encode_documents(model, texts, BATCH[self.device])
             _check(vectors_ND, texts, self.code, f"--student {self.spec.name}")
             save_array(self.folder / shard_name(shard), stored_codes(code, vectors_ND))
 
