@@ -78,6 +78,28 @@ codes() {  # heads for 1 to 4 bits over three seeds, beside FAISS's codes of the
     --faiss-baselines 8
 }
 
+quora() {  # heads and codes of 8, 16 and 32 bytes among all of Quora's documents; residual codes and RaBitQ are searched too slowly
+  local given row rows=()
+  $PYTHON benchmarks/folders.py "$DIR" "$RUNS/proof"  # half of the dev queries are its dev queries, the others test
+  mkdir -p "$RUNS/duplicates"
+  ln -sfn "$RUNS/proof/study/quora" "$RUNS/duplicates/quora"
+  ln -sfn "$DIR/sts" "$RUNS/duplicates/sts"
+  text much 1 'NR % 5 == 0' 'NR % 6 == 0'
+  given="--data $RUNS/duplicates --max-sentences 0 --max-documents 0 --max-pairs 10000 $(common retrieval)"
+  for row in 'Neighbours d=32, opq8' 'Neighbours d=64 for 1 bit' 'Neighbours d=64, opq16' 'Neighbours d=128, opq32' \
+    'Whitened d=128, opq16' 'Whitened d=128 for 1 bit' 'Whitened d=128, opq32' 'Whitened d=256 for 1 bit'; do
+    rows+=(--row "$row")
+  done
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/much/*.tsv" "${rows[@]}" --seeds 3 \
+    --name quora-heads --quantise none
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench sweep --method pca $given --text "$RUNS/much/*.tsv" --name quora-pca --quantise binary
+  $PYTHON -m distilbench evaluate "$TEACHER" --data "$RUNS/duplicates" --tasks sts,retrieval --max-documents 0 \
+    --quantise opq8,itq8,tq1-8,lsh8,opq16,itq16,tq1-16,opq32,itq32,tq1-32 --indexes flat --name quora-teacher \
+    --backend "$BACKEND" --store "$RUNS/store" --runs "$RUNS/runs"
+}
+
 encoders() {  # a head, a static student, two layers and their pairs with every teacher of ENCODERS; three sets, and STS
   folder three squad covidqa cystic
   ln -sfn "$DIR/sts" "$RUNS/three/sts"
