@@ -127,7 +127,7 @@ users() {  # three users of search, ten minutes each: a static student of their 
   exported general "static, d=256, float32" general
   for user in stackexchange medquad squad; do
     for kind in own continued; do  # each with a store of its own: its ten minutes pay for what its teacher reads
-      student=$([ $kind = own ] && echo static || echo "$RUNS/exports/general")
+      student=$([ $kind = own ] && echo static || echo "static@$RUNS/exports/general")
       # shellcheck disable=SC2046
       $PYTHON -m distilbench sweep --method hpd --space search_spaces/static --student "$student" --data "$RUNS/users/$user" \
         --time-budget 10m --name "$kind-$user" $(common retrieval) --store "$RUNS/stores/$kind-$user"

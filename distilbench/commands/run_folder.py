@@ -59,7 +59,7 @@ def teacher_notes(settings: PreparationSettings, corpus: Corpus, console: Consol
 def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     """Check a student that is trained, whether the command names it or a search space."""
     named = StudentSpec.parse(student).encoder
-    if settings.teacher_encoder.vectors is not None and (named is None or is_static(student)):
+    if settings.teacher_encoder.vectors is not None and named is None:
         why = "would be made of its layers"
         if is_static(student):
             why = "starts from a teacher's tokens, and vectors have none"

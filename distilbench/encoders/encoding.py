@@ -185,17 +185,22 @@ def _encode_prompted(model: SentenceTransformer, sentences: Sequence[str], befor
     return out
 
 
+def has_token_table(model: SentenceTransformer) -> bool:
+    """Whether the encoder begins with a vector for each token, as a static student does."""
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    return isinstance(model[0], StaticEmbedding)
+
+
 _READERS: WeakKeyDictionary[Any, WordReader | None] = WeakKeyDictionary()
 """Of each static embedding that was used, what it remembers of words."""
 
 
 def word_reader(model: SentenceTransformer) -> WordReader | None:
     """What reads words for a static embedding, if its tokenizer reads text word by word; None for any other encoder."""
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-
-    first = model[0]
-    if not isinstance(first, StaticEmbedding):
+    if not has_token_table(model):
         return None
+    first: Any = model[0]
     if first not in _READERS:
         _READERS[first] = WordReader(first.tokenizer) if reads_by_word(first.tokenizer) else None
     return _READERS[first]

@@ -5,6 +5,7 @@ auto:2               two of them, chosen so
 half                 the first and the last of every two, the others spread evenly
 layers:0,3,5         these
 static               none: a vector and a weight for each of the teacher's tokens (`encoders.static`)
+static@FOLDER        the static student of an earlier run, trained further
 teacher              all of the teacher's
 FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
 ANY:corpus           any of these, with only the tokens that the training sentences use (`prepare.pruned_students`)
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.encoders.encoding import reads_tokens
+from distilbench.encoders.encoding import has_token_table, reads_tokens
 from distilbench.encoders.prompts import Prompts, own_prompts, role_prompts
 from distilbench.errors import InputError
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 Setting = TypeVar("Setting")
 _NAME = re.compile(
-    rf"(?P<whole>{STATIC}|{TEACHER})|(?P<rule>{HALF}|{AUTO}(?::[^@]*)?|layers:[^@]*)(?:@(?P<encoder>.*))?", re.DOTALL
+    rf"(?P<whole>{TEACHER})|(?P<rule>{STATIC}|{HALF}|{AUTO}(?::[^@]*)?|layers:[^@]*)(?:@(?P<encoder>.*))?", re.DOTALL
 )
 _VOCABULARY = re.compile(
     r"(?P<start>.*?)(?::(?=[c+])(?P<corpus>corpus)?(?:\+(?P<thousands>[1-9]\d{0,3})k)?)?", re.DOTALL
@@ -256,15 +257,17 @@ def student_pooling(student: str, teacher: EncoderSpec) -> str:
 
 def student_width(student: str, teacher: EncoderSpec) -> int:
     """Width of the student's pooled states, that of its transformer; the widest that a static one can be: the teacher's."""
-    source = student_source(student, teacher)
-    return source.width() if is_static(student) else int(source.skeleton()[0].get_embedding_dimension())
+    if is_static(student):
+        return teacher.width()
+    return int(student_source(student, teacher).skeleton()[0].get_embedding_dimension())
 
 
 def describe_student(student: str, teacher: EncoderSpec) -> str:
     """How tables name the start."""
-    rule, title = StudentSpec.parse(student).rule, student_source(student, teacher).title
+    spec, title = StudentSpec.parse(student), student_source(student, teacher).title
+    rule = spec.rule
     if rule == STATIC:
-        return f"{title} tokens ({student})"
+        return f"{title} tokens ({student})" if spec.encoder is None else f"{title} ({STATIC})"
     if rule == TEACHER:
         return f"{title} (all layers)"
     return title if rule is None else f"{title} {rule}"
@@ -279,7 +282,12 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
         raise InputError(
             f"--student {student}: only the vocabulary of a static student grows; expected static:+{spec.words}k"
         )
-    if spec.rule in (STATIC, TEACHER):
+    if spec.is_static and spec.encoder is not None:
+        if spec.words or spec.fewer_tokens:
+            raise InputError(f"--student {student}: it keeps its tokens; expected static@{spec.encoder}")
+        if not has_token_table(EncoderSpec(spec.encoder).skeleton()):
+            raise InputError(f"--student {student}: it is no static student; expected the folder of one")
+    elif spec.rule in (STATIC, TEACHER):
         if teacher.folder() is not None and not reads_tokens(teacher.skeleton()):
             raise InputError(f"--student {student}: teacher {teacher.name!r} is no transformer that reads tokens")
     elif spec.is_layers:
@@ -287,4 +295,8 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
     else:
         source = EncoderSpec(str(spec.encoder))
         if source.folder() is not None and not reads_tokens(source.skeleton()):
-            raise InputError(f"--student {student}: it is no transformer that reads tokens")
+            raise InputError(
+                f"--student {student}: it is no transformer that reads tokens; a static student is static@{source.name}"
+                if has_token_table(source.skeleton())
+                else f"--student {student}: it is no transformer that reads tokens"
+            )

@@ -123,8 +123,8 @@ class MCR2Distil(EncoderMethod):
 
     def _start(self) -> None:
         start_projection(self, self.prepared.train, self.compression.embed)
-        if self.static is not None and self.prepared.static is not None:
-            self.static.start(self.compression.applied([self.prepared.static.vectors_VD]))
+        if self.static is not None:
+            self.static.start(self.compression.applied([self.token_vectors_VD]))
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The student's vectors of corpus rows; while the head is trained, what the student is to learn."""

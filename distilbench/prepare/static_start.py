@@ -1,6 +1,7 @@
-"""What static students start from: the teacher's vector of every single token, and a tokenizer without special tokens.
+"""What static students start from: the teacher's vector of every single token, and a tokenizer without special tokens; or the
+table of a static student that was trained before.
 
-Axes: V tokens, D teacher width.
+Axes: V tokens, D width of the vectors.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.encoders.encoding import encode_ids, reads_tokens, token_ids
+from distilbench.encoders.encoding import encode_ids, has_token_table, reads_tokens, token_ids
 from distilbench.errors import InputError
 from distilbench.prepare.pool import ShardTask, run_in_process
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 STEP_VERSION = 1
-VECTORS, TOKENIZER = "vectors.npy", "tokenizer.json"
+VECTORS, TABLE, TOKENIZER = "vectors.npy", "table.npy", "tokenizer.json"
 SHARD_TOKENS = 2048
 TOKENS_AT_ONCE = 1536
 """Padded tokens of one forward pass: 512 sentences of a token between two special ones."""
@@ -37,11 +38,15 @@ class StaticStart:
 
     vectors_VD: NDArray[np.float32]
     tokenizer: Path
+    trained: bool = False
+    """Whether they are a static student's, whose mean over a sentence's tokens is its vector; else the teacher's."""
 
 
 def load_static_start(folder: Path) -> StaticStart:
     """The start kept in an artifact folder, memory-mapped."""
-    return StaticStart(np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False), folder / TOKENIZER)
+    trained = (folder / TABLE).exists()
+    vectors_VD = np.load(folder / (TABLE if trained else VECTORS), mmap_mode="r", allow_pickle=False)
+    return StaticStart(vectors_VD, folder / TOKENIZER, trained)
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,9 @@ def around_a_token(model: SentenceTransformer) -> tuple[list[int], list[int]]:
 
 
 def static_start_artifact(teacher: EncoderSpec, store: ArtifactStore) -> Path:
-    """The folder with the start, made in this process if it is not there."""
+    """The folder with the start, made in this process if it is not there; `teacher` may be a static student of before."""
+    if has_token_table(teacher.skeleton()):
+        return _table_artifact(teacher, store)
     parts = {"encoder": teacher.identity(), "step_version": STEP_VERSION}
 
     def make(folder: Path, missing: list[str]) -> None:
@@ -84,6 +91,17 @@ def static_start_artifact(teacher: EncoderSpec, store: ArtifactStore) -> Path:
         )
 
     return store.build("static", parts, [VECTORS, TOKENIZER], make)
+
+
+def _table_artifact(student: EncoderSpec, store: ArtifactStore) -> Path:
+    def make(folder: Path, missing: list[str]) -> None:
+        first: Any = student.load()[0]
+        save_array(folder / TABLE, first.embedding.weight.detach().float().numpy())
+        with atomic_path(folder / TOKENIZER) as temporary:
+            first.tokenizer.save(str(temporary))
+
+    parts = {"table": student.identity(), "step_version": STEP_VERSION}
+    return store.build("static", parts, [TABLE, TOKENIZER], make)
 
 
 def word_vectors(teacher: EncoderSpec, words: Sequence[Sequence[int]], folder: Path, label: str) -> NDArray[np.float32]:

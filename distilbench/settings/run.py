@@ -86,8 +86,8 @@ class PreparationSettings(DataSettings, ReadingSettings, GrowingClusterSettings)
     student: str = option(
         "Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half of them), half, "
         "layers:0,2,4, teacher (all of them), a folder or hub id; auto:N@FOLDER and the like: layers of another encoder; "
-        "static: no layers, a vector for each token; :corpus after any of them: only the tokens of the training sentences; "
-        "static:+10k: 10,000 of their words too.",
+        "static: no layers, a vector for each token; static@FOLDER: that static student, trained further; :corpus after the "
+        "others: only the tokens of the training sentences; static:+10k: 10,000 of their words too.",
         DEFAULT_STUDENT,
     )
     cross_encoder: str | None = option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +14,19 @@ import torch
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 
+from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, is_packed
 from distilbench.encoders.encoding import encode, token_ids
 from distilbench.encoders.static import coded
+from distilbench.encoders.student import check_student
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.prepare.prepared import Prepared
+from distilbench.prepare.static_start import load_static_start, static_start_artifact
+from distilbench.prepare.tokens import load_tokens, tokens_artifact
 from distilbench.reporting.loading import unpack_code
 from distilbench.storage.arrays import packed, unpacked
+from distilbench.storage.store import ArtifactStore
 from distilbench.training.loop import Trainer
 
 TAKES: dict[str, dict[str, Any]] = {
@@ -153,6 +159,70 @@ def test_sentences_without_tokens_are_zero(static: Prepared, build: Callable[...
     vectors_Bd = student(np.array([5, 6, 5]), np.array([0, 2, 2])).detach().numpy()
     np.testing.assert_allclose(vectors_Bd[0], student.table()[[5, 6]].mean(axis=0), atol=1e-6)
     assert not vectors_Bd[1].any() and vectors_Bd[2].any()
+
+
+@pytest.fixture(scope="module")
+def earlier(static: Prepared, build: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A trained static student, and its exported folder."""
+    method, folder = trained(build("hpd", on=static)), tmp_path_factory.mktemp("earlier") / "student"
+    method.export(folder)
+    return method, folder
+
+
+@pytest.fixture(scope="module")
+def going_on(
+    earlier: Any, static: Prepared, sentences: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Prepared:
+    """The static student of that folder as the start of another."""
+    store, source = ArtifactStore(tmp_path_factory.mktemp("store")), EncoderSpec(str(earlier[1]))
+    start = static_start_artifact(source, store)
+    assert start == static_start_artifact(source, store)
+    tokens = load_tokens(tokens_artifact(CorpusText(sentences, "the small corpus"), source, store, static=start))
+    return replace(static, student=f"static@{earlier[1]}", static=load_static_start(start), tokens=tokens)
+
+
+def test_a_student_that_goes_on_starts_in_the_teachers_space(
+    earlier: Any, going_on: Prepared, static: Prepared, build: Callable[..., Any]
+) -> None:
+    rows = static.train
+    for row in rows[:30]:
+        assert going_on.tokens[row].tolist() == static.tokens[row].tolist()
+    wanted_Nd = static.pca.project(static.vectors.take(rows), 12)
+    method = build("hpd", on=going_on, output_dim=12)  # wider than what it starts from
+    with torch.inference_mode():
+        start_Nd = method.static(*method.tokens.flat(rows)).numpy()
+        before_Nd = earlier[0].static(*static.tokens.flat(rows)).numpy()
+    # A least-squares fit with a bias: its errors have no mean, and nothing in common with what it is made of.
+    error_Nd, before_Nd = start_Nd - wanted_Nd, before_Nd - before_Nd.mean(axis=0)
+    np.testing.assert_allclose(error_Nd.mean(axis=0), 0, atol=0.01)
+    shared = np.abs(before_Nd.T @ error_Nd).max() / np.linalg.norm(before_Nd) / np.linalg.norm(error_Nd)
+    assert shared < 0.05
+    fresh_Nd = build("hpd", on=static, output_dim=12).static(*static.tokens.flat(rows)).detach().numpy()
+    assert np.square(error_Nd).sum() < 0.9 * np.square(fresh_Nd - wanted_Nd).sum()
+
+
+@pytest.mark.parametrize("name", sorted(TAKES))
+def test_every_method_trains_a_student_that_goes_on(
+    name: str, going_on: Prepared, build: Callable[..., Any], sentences: list[str], tmp_path: Path
+) -> None:
+    method = trained(build(name, on=going_on, **TAKES[name]))
+    assert torch.equal(build(name, on=going_on, **TAKES[name]).static.weights, torch.ones_like(method.static.weights))
+    method.export(tmp_path / "student")
+    model = SentenceTransformer(str(tmp_path / "student"))
+    np.testing.assert_allclose(encode(model, sentences[:40]), method.embed(np.arange(40)), atol=1e-5)
+
+
+def test_what_cannot_go_on(earlier: Any, prepared: Prepared) -> None:
+    folder, teacher = earlier[1], prepared.teacher
+    check_student(f"static@{folder}", teacher)
+    for student, message in (
+        (f"static@{folder}:corpus", "it keeps its tokens"),
+        (f"static@{folder}:+10k", "it keeps its tokens"),
+        (f"static@{teacher.name}", "no static student"),
+        (str(folder), f"a static student is static@{folder}"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            check_student(student, teacher)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from distilbench.methods.method import Method, Possible, fit_on_device
 from distilbench.methods.parts.losses import coded
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
 from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
+from distilbench.methods.parts.starts import regression, spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.prepare.static_start import StaticStart
 from distilbench.training.params import CodedParams
@@ -68,6 +69,8 @@ class EncoderParams(CodedParams):
     nothing else, and is trained all the same."""
 
 
+TABLE_SENTENCES = 20_000
+"""Training sentences at most by which the table of an earlier student is brought into the teacher's space."""
 _start_states: deque[tuple[Prepared, NDArray[np.int64], NDArray[np.float32]]] = deque(maxlen=8)
 """Start states that a process keeps for its next trials, with what they are of: one of each student."""
 
@@ -108,13 +111,25 @@ class EncoderMethod(Method):
         if start is None:
             raise ValueError(f"{self.title} needs the vectors of single tokens in `prepared`")
         p, weight_V = self.params, None
-        if p.sif:
+        if p.sif and not start.trained:
             count_V = np.bincount(self.tokens.flat(self.prepared.train)[0], minlength=len(start.vectors_VD))
             weight_V = p.sif / (p.sif + count_V / max(1, count_V.sum()))
-        # The tokens' own mean is far from that of the sentences.
-        vectors_VD = start.vectors_VD - start.vectors_VD.mean(axis=0) if self.centred else start.vectors_VD
+        self.token_vectors_VD = self._as_the_teachers(start) if start.trained else start.vectors_VD
+        # The mean of the teacher's tokens is far from that of its sentences; a trained student's are where its sentences are.
+        mean_D = self.prepared.pca.mean_D if start.trained else start.vectors_VD.mean(axis=0)
+        vectors_VD = self.token_vectors_VD - mean_D if self.centred else self.token_vectors_VD
         table_Vd = np.asarray(vectors_VD @ self.prepared.pca.axes_DD[:, : self.trained_dim], dtype=np.float32)
         return StaticStudent(table_Vd, start.tokenizer, weight_V, stored=p.table)
+
+    def _as_the_teachers(self, start: StaticStart) -> NDArray[np.float32]:
+        """The table of a trained student, V x D, in the teacher's space: a regression of its sentences' vectors to the
+        teacher's. Means of tokens stay means under it, its bias too."""
+        rows = self.prepared.train[spread(len(self.prepared.train), TABLE_SENTENCES)]
+        own = StaticStudent(start.vectors_VD, start.tokenizer)
+        with torch.inference_mode():
+            own_Nd = own(*self.tokens.flat(rows)).numpy()
+        found = regression(own_Nd, self.prepared.vectors.take(rows).astype(np.float32))
+        return np.asarray(start.vectors_VD @ found.weight_Dd + found.bias_d, dtype=np.float32)
 
     @property
     def trained_dim(self) -> int:
