@@ -6,7 +6,7 @@ Axes: N sentences, D width of the student's pooled states, d output dimension.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -15,9 +15,6 @@ from pydantic import Field
 from torch import nn
 
 from distilbench.training.params import ParamsPart
-
-if TYPE_CHECKING:
-    from distilbench.methods.parts.encoder_method import EncoderMethod
 
 RIDGE = 1e-3
 """Weight of the squared weights beside the sum of squared errors: a student's features can be nearly dependent."""
@@ -82,7 +79,17 @@ def principal_axes(states_ND: NDArray[np.float32], d: int) -> Linear:
     return Linear(axes_Dd, -mean_D @ axes_Dd)
 
 
-def start_projection(method: EncoderMethod, rows_N: NDArray[np.int64], targets: Targets | None = None) -> None:
+class Projecting(Protocol):
+    """A method whose student has a projection, or none."""
+
+    params: Any
+    projection: nn.Module | None
+
+    def start_states(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The untrained student's pooled states of corpus rows, N x D."""
+
+
+def start_projection(method: Projecting, rows_N: NDArray[np.int64], targets: Targets | None = None) -> None:
     """Set the method's projection as `projection_start` says, from a sample of rows and the student before its training.
 
     `targets` is needed by a regression alone.
