@@ -31,9 +31,8 @@ from distilbench.methods.method import Method, Possible, fit_on_device
 from distilbench.methods.parts.losses import coded
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
 from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
-from distilbench.methods.parts.starts import regression, spread
+from distilbench.methods.parts.starts import Targets, regression, spread
 from distilbench.prepare.prepared import Prepared
-from distilbench.prepare.static_start import StaticStart
 from distilbench.training.params import CodedParams
 
 TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
@@ -69,8 +68,9 @@ class EncoderParams(CodedParams):
     nothing else, and is trained all the same."""
 
 
-TABLE_SENTENCES = 20_000
-"""Training sentences at most by which the table of an earlier student is brought into the teacher's space."""
+START_SENTENCES, RIDGE = 20_000, 0.1
+"""Training sentences at most on which a static student's start is fitted; the weight of the squared map in that, for each
+sentence and beside the variance of the student's vectors."""
 _start_states: deque[tuple[Prepared, NDArray[np.int64], NDArray[np.float32]]] = deque(maxlen=8)
 """Start states that a process keeps for its next trials, with what they are of: one of each student."""
 
@@ -92,7 +92,7 @@ class EncoderMethod(Method):
         self.student: Any
         """What is trained: a SentenceTransformer, or a static student, whose own width is the one asked for."""
         if is_static(prepared.student):
-            self.student = self.static = self._static_student(prepared.static)
+            self.student = self.static = self._static_student()
             self.width = self.static.width
         else:
             self.student = load_student(prepared.student, prepared.teacher, device, prepared.pooling, prepared.skipped)
@@ -107,29 +107,38 @@ class EncoderMethod(Method):
         """In how many parts at least a batch is read in training. From 2 on a part's states are not kept: the backward pass
         reads it again and adds its gradient to that of the others, so that the memory is that of one part."""
 
-    def _static_student(self, start: StaticStart | None) -> StaticStudent:
+    def _static_student(self) -> StaticStudent:
+        pca, vectors = self.prepared.pca, self.prepared.vectors
+        axes_Dd, mean_D = pca.axes_DD[:, : self.trained_dim], pca.mean_D if self.centred else np.zeros_like(pca.mean_D)
+        table_Vd = self.fitted_table(lambda rows: ((vectors.take(rows) - mean_D) @ axes_Dd).astype(np.float32))
+        untrained = self._untrained()
+        weight_V = untrained.weights.detach().numpy()[:, 0]
+        return StaticStudent(table_Vd, untrained.tokenizer_file, weight_V, stored=self.params.table)
+
+    def _untrained(self) -> StaticStudent:
+        """The tokens' vectors as they are prepared, with the weights that they start with."""
+        start, sif = self.prepared.static, self.params.sif
         if start is None:
             raise ValueError(f"{self.title} needs the vectors of single tokens in `prepared`")
-        p, weight_V = self.params, None
-        if p.sif and not start.trained:
-            count_V = np.bincount(self.tokens.flat(self.prepared.train)[0], minlength=len(start.vectors_VD))
-            weight_V = p.sif / (p.sif + count_V / max(1, count_V.sum()))
-        self.token_vectors_VD = self._as_the_teachers(start) if start.trained else start.vectors_VD
-        # The mean of the teacher's tokens is far from that of its sentences; a trained student's are where its sentences are.
-        mean_D = self.prepared.pca.mean_D if start.trained else start.vectors_VD.mean(axis=0)
-        vectors_VD = self.token_vectors_VD - mean_D if self.centred else self.token_vectors_VD
-        table_Vd = np.asarray(vectors_VD @ self.prepared.pca.axes_DD[:, : self.trained_dim], dtype=np.float32)
-        return StaticStudent(table_Vd, start.tokenizer, weight_V, stored=p.table)
+        count_V = np.bincount(self.tokens.flat(self.prepared.train)[0], minlength=len(start.vectors_VD))
+        weight_V = sif / (sif + count_V / max(1, count_V.sum())) if sif else np.ones(len(count_V))
+        vectors_VD = start.vectors_VD / weight_V[:, None] if start.trained else np.array(start.vectors_VD)
+        if self.centred:  # so that sentences have no mean
+            vectors_VD -= np.average(vectors_VD, axis=0, weights=count_V * weight_V)
+        return StaticStudent(vectors_VD, start.tokenizer, weight_V)
 
-    def _as_the_teachers(self, start: StaticStart) -> NDArray[np.float32]:
-        """The table of a trained student, V x D, in the teacher's space: a regression of its sentences' vectors to the
-        teacher's. Means of tokens stay means under it, its bias too."""
-        rows = self.prepared.train[spread(len(self.prepared.train), TABLE_SENTENCES)]
-        own = StaticStudent(start.vectors_VD, start.tokenizer)
+    def fitted_table(self, targets: Targets) -> NDArray[np.float32]:
+        """The vectors of tokens that a static student starts from, V x d: those that are prepared, after a regression from
+        training sentences' means of them to the targets; in the size that they had, which learning rates fit."""
+        untrained, rows = self._untrained(), self.prepared.train
+        sample = rows[spread(len(rows), START_SENTENCES)]
         with torch.inference_mode():
-            own_Nd = own(*self.tokens.flat(rows)).numpy()
-        found = regression(own_Nd, self.prepared.vectors.take(rows).astype(np.float32))
-        return np.asarray(start.vectors_VD @ found.weight_Dd + found.bias_d, dtype=np.float32)
+            own_ND = untrained(*self.tokens.flat(sample)).numpy()
+        ridge = RIDGE * len(own_ND) * float(own_ND.var())
+        vectors_VD = untrained.vectors.detach().numpy()
+        table_Vd = vectors_VD @ regression(own_ND, targets(sample), bias=False, ridge=ridge).weight_Dd
+        table_Vd *= np.linalg.norm(vectors_VD) / np.linalg.norm(table_Vd)
+        return table_Vd.astype(np.float32)
 
     @property
     def trained_dim(self) -> int:

@@ -61,11 +61,13 @@ def spread(examples: int, count: int) -> NDArray[np.int64]:
     return np.linspace(0, examples - 1, min(count, examples)).astype(np.int64)
 
 
-def regression(states_ND: NDArray[np.float32], targets_Nd: NDArray[np.float32], *, bias: bool = True) -> Linear:
-    """Ridge regression from states to targets, in double precision: argmin ||X W + b - Y||^2 + RIDGE (||W||^2 + ||b||^2)."""
+def regression(
+    states_ND: NDArray[np.float32], targets_Nd: NDArray[np.float32], *, bias: bool = True, ridge: float = RIDGE
+) -> Linear:
+    """Ridge regression from states to targets, in double precision: argmin ||X W + b - Y||^2 + ridge (||W||^2 + ||b||^2)."""
     ones = np.ones((len(states_ND), 1 if bias else 0))
     x = np.hstack([states_ND.astype(np.float64), ones])
-    solution = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ targets_Nd)
+    solution = np.linalg.solve(x.T @ x + ridge * np.eye(x.shape[1]), x.T @ targets_Nd)
     width = states_ND.shape[1]
     return Linear(solution[:width], solution[width] if bias else np.zeros(targets_Nd.shape[1]))
 
