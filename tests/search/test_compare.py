@@ -11,6 +11,10 @@ import pytest
 import torch
 import yaml
 from run_command import Command
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.normalize import Normalize
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
 
 from distilbench.evaluation.geometry import LEAST_SHARE
 from distilbench.progress.console import LOG
@@ -164,7 +168,10 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
 @pytest.mark.slow
 def test_rows_with_students_of_their_own(tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path) -> None:
     hpd = {"output_dim": 8, "lr": 0.001, "batch_size": 16, "epochs": 1}
+    table = StaticEmbedding(Tokenizer.from_file(str(encoder_folder / "tokenizer.json")), embedding_dim=6)
+    SentenceTransformer(modules=[table, Normalize()], device="cpu").save(str(tmp_path / "general"))
     rows: dict[str, dict[str, Any]] = {
+        "goes on": {"method": "hpd", "student": f"static@{tmp_path / 'general'}", "params": hpd},
         "table": {"method": "hpd", "student": "static", "params": hpd},
         "last layer": {"method": "hpd", "student": "layers:2", "params": hpd},
         "as the command says": {"method": "hpd", "params": hpd},
@@ -177,6 +184,7 @@ def test_rows_with_students_of_their_own(tmp_path: Path, data_folder: Path, enco
     assert all(compare.files()[name].startswith(content) for name, content in first.items())
     start = {r.configuration: r.start.rpartition("/")[2] for r in students(compare)}
     assert start["table"].endswith("tokens (static)") and start["last layer"].endswith(" layers:2")
+    assert start["goes on"] == "general (static)"
     assert " layers:" in start["as the command says"] and start["as the command says"] != start["last layer"]
     assert start["head"] == "teacher (frozen)"
     assert {r.configuration for r in students(compare) if r.documents} == rows.keys() - {"head"}
