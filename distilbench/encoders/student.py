@@ -267,7 +267,7 @@ def describe_student(student: str, teacher: EncoderSpec) -> str:
     spec, title = StudentSpec.parse(student), student_source(student, teacher).title
     rule = spec.rule
     if rule == STATIC:
-        return f"{title} tokens ({student})" if spec.encoder is None else f"{title} ({STATIC})"
+        return f"{title} ({STATIC})" if spec.encoder else f"{title} tokens ({student})"
     if rule == TEACHER:
         return f"{title} (all layers)"
     return title if rule is None else f"{title} {rule}"
@@ -295,8 +295,5 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
     else:
         source = EncoderSpec(str(spec.encoder))
         if source.folder() is not None and not reads_tokens(source.skeleton()):
-            raise InputError(
-                f"--student {student}: it is no transformer that reads tokens; a static student is static@{source.name}"
-                if has_token_table(source.skeleton())
-                else f"--student {student}: it is no transformer that reads tokens"
-            )
+            hint = f"; a static student is static@{source.name}" if has_token_table(source.skeleton()) else ""
+            raise InputError(f"--student {student}: it is no transformer that reads tokens{hint}")

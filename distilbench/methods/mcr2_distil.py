@@ -124,7 +124,7 @@ class MCR2Distil(EncoderMethod):
     def _start(self) -> None:
         start_projection(self, self.prepared.train, self.compression.embed)
         if self.static is not None:
-            self.static.start(self.fitted_table(self.compression.embed))
+            self.static.start(self.fitted_table(self.untrained_static(), self.compression.embed))
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The student's vectors of corpus rows; while the head is trained, what the student is to learn."""

@@ -368,9 +368,6 @@ def _dev(row: Row) -> float:
 
 
 def _smallest_first(row: Row) -> tuple[object, ...]:
-    return row.record.bytes_per_vector, *_worse(row)
-
-
-def _worse(row: Row) -> tuple[float, float, bool, str]:
     latency = latency_of(row)
-    return -_dev(row), math.inf if latency is None else latency, not row.record.model, row.name
+    slow = math.inf if latency is None else latency
+    return row.record.bytes_per_vector, -_dev(row), slow, not row.record.model, row.name

@@ -110,12 +110,12 @@ class EncoderMethod(Method):
     def _static_student(self) -> StaticStudent:
         pca, vectors = self.prepared.pca, self.prepared.vectors
         axes_Dd, mean_D = pca.axes_DD[:, : self.trained_dim], pca.mean_D if self.centred else np.zeros_like(pca.mean_D)
-        table_Vd = self.fitted_table(lambda rows: ((vectors.take(rows) - mean_D) @ axes_Dd).astype(np.float32))
-        untrained = self._untrained()
-        weight_V = untrained.weights.detach().numpy()[:, 0]
-        return StaticStudent(table_Vd, untrained.tokenizer_file, weight_V, stored=self.params.table)
+        start = self.untrained_static()
+        table_Vd = self.fitted_table(start, lambda rows: ((vectors.take(rows) - mean_D) @ axes_Dd).astype(np.float32))
+        weight_V = start.weights.detach().numpy()[:, 0]
+        return StaticStudent(table_Vd, start.tokenizer_file, weight_V, stored=self.params.table)
 
-    def _untrained(self) -> StaticStudent:
+    def untrained_static(self) -> StaticStudent:
         """The tokens' vectors as they are prepared, with the weights that they start with."""
         start, sif = self.prepared.static, self.params.sif
         if start is None:
@@ -127,10 +127,10 @@ class EncoderMethod(Method):
             vectors_VD -= np.average(vectors_VD, axis=0, weights=count_V * weight_V)
         return StaticStudent(vectors_VD, start.tokenizer, weight_V)
 
-    def fitted_table(self, targets: Targets) -> NDArray[np.float32]:
-        """The vectors of tokens that a static student starts from, V x d: those that are prepared, after a regression from
-        training sentences' means of them to the targets; in the size that they had, which learning rates fit."""
-        untrained, rows = self._untrained(), self.prepared.train
+    def fitted_table(self, untrained: StaticStudent, targets: Targets) -> NDArray[np.float32]:
+        """The vectors of tokens that a static student starts from, V x d: the untrained ones after a regression from training
+        sentences' means of them to the targets; in the size that they had, which learning rates fit."""
+        rows = self.prepared.train
         sample = rows[spread(len(rows), START_SENTENCES)]
         with torch.inference_mode():
             own_ND = untrained(*self.tokens.flat(sample)).numpy()
