@@ -11,12 +11,13 @@
 #   NAME     (default: minilm)
 #   ENCODERS folders of the teachers of part `encoders`
 #   BESIDE   static or two: one student of part `beside`, with the PEERS (options of benchmarks/beside.py) of its kind
-#   BACKEND  bf16 where the processor has instructions for it (default: torch)
+#   BACKEND  bf16 where the processor has instructions for it (default: torch); layers are trained in it too
 #   PYTHON   (default: python)
 set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 TEACHER=${TEACHER:-all-MiniLM-L6-v2} NAME=${NAME:-minilm} BACKEND=${BACKEND:-torch} PYTHON=${PYTHON:-python}
+BOTH=retrieval=1,fidelity=1
 DIR=$(cd "$DIR" && pwd) PARTS=${*:-students tables codes}
 mkdir -p "$RUNS"
 RUNS=$(cd "$RUNS" && pwd)
@@ -49,10 +50,15 @@ folders.trecqa(p.Path('$DIR/retrieval_extra'), p.Path('$RUNS/ten/trecqa'))"
   text much 1 'NR % 5 == 0' 'NR % 6 == 0'
 }
 
+pairs() {  # the rows of pairs.yaml, whose layers are trained in bfloat16, for this processor
+  sed "$([ "$BACKEND" = bf16 ] || echo 's/, precision: bf16//')" search_spaces/studies/pairs.yaml > "$RUNS/pairs.yaml"
+  echo "$RUNS/pairs.yaml"
+}
+
 students() {  # static, one, two and three layers, three seeds
   ten
   # shellcheck disable=SC2046
-  $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --data "$RUNS/ten" --text "$RUNS/much/*.tsv" \
+  $PYTHON -m distilbench compare "$(pairs)" --data "$RUNS/ten" --text "$RUNS/much/*.tsv" \
     --max-sentences 0 --max-documents 0 --max-pairs 2000 --seeds 3 --name "$NAME-students" \
     --quantise int8,int4,int2,binary,opq64 $(common)
 }
@@ -122,7 +128,7 @@ users() {  # three users of search, ten minutes each: a static student of their 
   $PYTHON benchmarks/folders.py "$DIR" "$RUNS/proof"
   ln -sfn "$RUNS/proof/users/stackexchange" "$RUNS/users/stackexchange"
   # shellcheck disable=SC2046
-  $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row static --data "$RUNS/others" --text "$RUNS/general/*.tsv" \
+  $PYTHON -m distilbench compare "$(pairs)" --row static --data "$RUNS/others" --text "$RUNS/general/*.tsv" \
     --max-sentences 0 --max-documents 1000 --max-pairs 2000 --seeds 1 --name general --quantise int8 $(common retrieval)
   exported general "static, d=256, float32" general
   for user in stackexchange medquad squad; do
@@ -143,17 +149,47 @@ users() {  # three users of search, ten minutes each: a static student of their 
 
 beside() {  # what people use instead, with documents of their own, among 1,000 documents of each collection; one seed
   ten
+  text half 'NR % 2 == 0' 'NR % 10 == 0' 'NR % 12 == 0'
   local name limits="--max-sentences 0 --max-documents 1000 --max-pairs 2000" students=()
   for name in ${BESIDE:-two static}; do
     # shellcheck disable=SC2046,SC2086
-    $PYTHON -m distilbench compare search_spaces/studies/pairs.yaml --row "${name/two/two layers}" --data "$RUNS/ten" $limits \
-      --text "$RUNS/much/*.tsv" --seeds 1 --name "beside-$name" --quantise none $(common)
+    $PYTHON -m distilbench compare "$(pairs)" --row "${name/two/two layers}" --data "$RUNS/ten" $limits \
+      --text "$RUNS/half/*.tsv" --seeds 1 --name "beside-$name" --quantise int8,int4,int2,binary $(common "$BOTH,documents=teacher")
     exported "beside-$name" "${name/two/two layers}, d=384, float32" "beside-$name"
     students+=(--student "$RUNS/exports/beside-$name=$RUNS/runs/beside-$name")
   done
   # shellcheck disable=SC2086
-  $PYTHON benchmarks/beside.py "${students[@]}" --data "$RUNS/ten" --text "$RUNS/much/*.tsv" $limits --backend "$BACKEND" \
-    --select retrieval,documents=teacher --tasks sts,retrieval --store "$RUNS/store" --out "$RUNS/beside-${BESIDE:-all}" ${PEERS:-}
+  $PYTHON benchmarks/beside.py "${students[@]}" --data "$RUNS/ten" --text "$RUNS/half/*.tsv" $limits --backend "$BACKEND" \
+    --select "$BOTH,documents=teacher" --tasks sts,retrieval --store "$RUNS/store" --out "$RUNS/beside-${BESIDE:-all}" ${PEERS:-}
+}
+
+mixes() {  # which text trains one and three layers, with the text and documents of part beside; one seed
+  ten
+  text half 'NR % 2 == 0' 'NR % 10 == 0' 'NR % 12 == 0'
+  local kind
+  local -A files=([all]='*' [queries]=questions [others]='[ps]*')  # --max-pairs 1: judgements have queries
+  for kind in all queries others; do
+    # shellcheck disable=SC2046
+    $PYTHON -m distilbench compare "$(pairs)" --row 'one layer' --row 'three layers' --data "$RUNS/ten" --max-sentences 0 \
+      --max-documents 1000 --max-pairs 1 --text "$RUNS/half/${files[$kind]}.tsv" --seeds 1 --name "mixes-$kind" \
+      --quantise int4 $(common)
+  done
+}
+
+unlabelled() {  # heads, codes and PCA, each chosen by search and by fidelity, with the text and documents of part beside
+  ten
+  text half 'NR % 2 == 0' 'NR % 10 == 0' 'NR % 12 == 0'
+  local given method
+  given="--data $RUNS/ten --max-sentences 0 --max-documents 1000 --max-pairs 2000 $(common "$BOTH")"
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/half/*.tsv" --seeds 1 \
+    --name unlabelled-heads --quantise none
+  for method in pca whitening; do
+    # shellcheck disable=SC2086
+    $PYTHON -m distilbench sweep --method $method $given --text "$RUNS/half/*.tsv" --name unlabelled-$method \
+      --quantise int8,int4,int2,binary,opq64 --faiss-baselines 8,16,32,64
+  done
+  $PYTHON benchmarks/selection.py sizes "$RUNS"/runs/unlabelled-*/scores.jsonl
 }
 
 exported() {  # FOLDER ROW RUN

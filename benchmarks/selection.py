@@ -7,6 +7,7 @@
     python benchmarks/selection.py chosen RECORDS ROWS.yaml OUT.yaml   those rows, to be trained with three seeds
     distilbench compare OUT.yaml --data STUDY --select sts=1,retrieval=1,fidelity=1 --seeds 3 --steps 300 --max-documents 0
     python benchmarks/selection.py pays RECORDS SEEDS  what each criterion's choice has, over these seeds
+    python benchmarks/selection.py sizes RECORDS ...   chosen by search and by fidelity at each size, over all collections
 
 STUDY has links to DIR's STS sets, sentences and pairs. Half of Quora's dev queries (drawn with a fixed seed) are its dev
 queries, the others its test queries, which no criterion sees. TrecQA is there in BEIR's layout: a question finds its
@@ -219,19 +220,44 @@ def write_chosen(path: Path, rows: Path, out: Path, most: int) -> None:
     out.write_text(yaml.safe_dump({"rows": [row for row in drawn if row["name"] in chosen]}, sort_keys=False))
 
 
+def searched(record: ScoreRecord) -> dict[str, float]:
+    """The nDCG@10 of each test set."""
+    wanted = ("retrieval", "ndcg@10", "test", "all")
+    return {s.set: s.value for s in record.scores if (s.task, s.metric, s.split, s.variant) == wanted}
+
+
+def print_sizes(paths: list[Path]) -> None:
+    """Print what search and fidelity choose of every row at each number of bytes, and the mean nDCG@10 of its test sets."""
+    every = [r for path in paths for r in read_records(path) if isinstance(r, ScoreRecord) and r.role != "teacher"]
+    kinds: dict[tuple[bool, int], list[ScoreRecord]] = defaultdict(list)
+    for record in every:
+        if {"retrieval", "fidelity"} <= set(_criteria(record)):
+            kinds[bool(record.documents), record.bytes_per_vector].append(record)
+    print("| documents of | bytes | rows | chosen by search | nDCG@10 | chosen by fidelity | nDCG@10 | worse on |")
+    print("|---" * 8 + "|")
+    for (pair, size), of in sorted(kinds.items(), key=lambda kind: (kind[0][0], -kind[0][1])):
+        best = [max(of, key=lambda r: _criteria(r)[criterion]) for criterion in ("retrieval", "fidelity")]
+        cells = ["the teacher" if pair else "its own", str(size), str(len(of))]
+        for record in best:
+            cells += [f"{record.label}, {record.quantisation}", f"{np.mean(list(searched(record).values())):.2f}"]
+        by_search, by_fidelity = map(searched, best)
+        worse = sum(by_fidelity[name] < by_search[name] for name in by_search)
+        print("| " + " | ".join(cells) + f" | {worse} of {len(by_search)} |")
+
+
 PATHS = {"data": 2, "rows": 1, "regret": 1, "chosen": 3, "pays": 2}
-"""How many files each step asks for."""
+"""How many files each step asks for; any number for `sizes`."""
 
 
 def main() -> None:
     """Do one step of the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=PATHS)
+    parser.add_argument("step", choices=(*PATHS, "sizes"))
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--draws", type=int, default=10, help="settings of each method")
     parser.add_argument("--bytes", type=int, default=64, dest="most")
     asked = parser.parse_args()
-    if len(asked.paths) != PATHS[asked.step]:
+    if len(asked.paths) != PATHS.get(asked.step, len(asked.paths)):
         parser.error(f"{asked.step} asks for {PATHS[asked.step]} paths; you gave {len(asked.paths)}")
     paths: list[Path] = asked.paths
     match asked.step:
@@ -243,6 +269,8 @@ def main() -> None:
             print_regret(paths[0], asked.most)
         case "chosen":
             write_chosen(*paths, most=asked.most)
+        case "sizes":
+            print_sizes(paths)
         case "pays":
             print_pays(*paths, most=asked.most)
 
