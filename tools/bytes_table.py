@@ -1,14 +1,14 @@
 """Print what codes keep at each number of bytes as a Markdown table.
 
 python tools/bytes_table.py results/records/bytes.jsonl.xz [--bytes 8,16,32,64] [--set quora]
-python tools/bytes_table.py results/records/codes.jsonl.xz ... --searches [--leave-out trecqa]
+python tools/bytes_table.py results/records/codes.jsonl.xz ... --searches [--leave-out trecqa] [--metric mrr@10]
 
 The first has the best row of each method, chosen by the mean dev score over seeds. STS is the mean test average over seeds
 with its 95 % interval and percent of the teacher's; retrieval is MRR@10 of the dev queries, which chose nothing, by the row's
 own index, with its milliseconds per 1,000 queries and megabytes.
 
-With --searches it is every row, by nDCG@10, the mean over the test sets; a query's milliseconds are of an exact search of the
-largest set, all queries at once on one thread; seconds to fit are the processor's.
+With --searches it is every row, by nDCG@10 or --metric, the mean over the test sets; a query's milliseconds are of an exact
+search of the largest set, all queries at once on one thread; seconds to fit are the processor's.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from statistics import fmean
 from distilbench.codes import family_of
 from distilbench.records import IndexCost, Score, read_records
 from distilbench.reporting.board import Leaderboard, Row, interval, leaderboard
+
+METRICS = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10"}
 
 
 def own_index(row: Row, name: str) -> list[IndexCost]:
@@ -48,15 +50,17 @@ def _counts(score: Score, task: str, metric: str) -> bool:
     return (score.task, score.metric, score.split, score.variant) == (task, metric, "test", "all")
 
 
-def print_searches(board: Leaderboard, sizes: list[int], left_out: set[str]) -> None:
+def print_searches(board: Leaderboard, sizes: list[int], left_out: set[str], metric: str) -> None:
     """Every row of these sizes: what it finds, what it keeps of similarity, and what it costs."""
     teacher = next(r for r in board.rows if (r.record.role, r.record.quantisation) == ("teacher", "float32"))
-    whole = fmean(mean_score(teacher, "retrieval", "ndcg@10", left_out))
-    print(f"Teacher: nDCG@10 {whole:.2f}, STS {fmean(mean_score(teacher, 'sts', 'spearman', left_out)):.2f}\n")
-    print("| bytes | row | dev | nDCG@10 | share of the teacher's | STS | ms a query | s to fit |\n" + "|---" * 8 + "|")
+    whole, title = fmean(mean_score(teacher, "retrieval", metric, left_out)), METRICS[metric]
+    print(f"Teacher: {title} {whole:.2f}, STS {fmean(mean_score(teacher, 'sts', 'spearman', left_out)):.2f}\n")
+    print(
+        f"| bytes | row | dev | {title} | share of the teacher's | STS | ms a query | s to fit |\n" + "|---" * 8 + "|"
+    )
     for size in sizes:
         found = [
-            (mean_score(row, "retrieval", "ndcg@10", left_out), row)
+            (mean_score(row, "retrieval", metric, left_out), row)
             for row in board.rows
             if row.record.bytes_per_vector == size and not row.record.documents and not row.record.disk_bytes
         ]
@@ -86,11 +90,12 @@ def main() -> None:
     parser.add_argument("--set", default="quora", dest="name")
     parser.add_argument("--searches", action="store_true")
     parser.add_argument("--leave-out", default="", help="retrieval sets")
+    parser.add_argument("--metric", default="ndcg@10", choices=METRICS)
     chosen = parser.parse_args()
     sizes = [int(size) for size in chosen.sizes.split(",")]
     board = leaderboard(record for path in chosen.records for record in read_records(path))
     if chosen.searches:
-        print_searches(board, sizes, set(chosen.leave_out.split(",")))
+        print_searches(board, sizes, set(chosen.leave_out.split(",")), chosen.metric)
         return
     teacher = next(r for r in board.rows if (r.record.role, r.record.quantisation) == ("teacher", "float32"))
     whole = fmean(c.mrr10 for c in own_index(teacher, chosen.name)) if own_index(teacher, chosen.name) else None
