@@ -149,44 +149,51 @@ users() {  # three users of search, ten minutes each: a static student of their 
 
 beside() {  # what people use instead, with documents of their own, among 1,000 documents of each collection; one seed
   ten
-  text half 'NR % 2 == 0' 'NR % 10 == 0' 'NR % 12 == 0'
-  local name limits="--max-sentences 0 --max-documents 1000 --max-pairs 2000" students=()
+  text third 'NR % 3 == 0' 'NR % 15 == 0' 'NR % 18 == 0'
+  local name places limits="--max-sentences 0 --max-documents 1000 --max-pairs 2000" students=()
   for name in ${BESIDE:-two static}; do
     # shellcheck disable=SC2046,SC2086
     $PYTHON -m distilbench compare "$(pairs)" --row "${name/two/two layers}" --data "$RUNS/ten" $limits \
-      --text "$RUNS/half/*.tsv" --seeds 1 --name "beside-$name" --quantise int8,int4,int2,binary $(common "$BOTH,documents=teacher")
+      --text "$RUNS/third/*.tsv" --seeds 1 --name "beside-$name" --quantise int8,int4,int2,binary $(common "$BOTH,documents=teacher")
     exported "beside-$name" "${name/two/two layers}, d=384, float32" "beside-$name"
     students+=(--student "$RUNS/exports/beside-$name=$RUNS/runs/beside-$name")
   done
   # shellcheck disable=SC2086
-  $PYTHON benchmarks/beside.py "${students[@]}" --data "$RUNS/ten" --text "$RUNS/half/*.tsv" $limits --backend "$BACKEND" \
+  $PYTHON benchmarks/beside.py "${students[@]}" --data "$RUNS/ten" --text "$RUNS/third/*.tsv" $limits --backend "$BACKEND" \
     --select "$BOTH,documents=teacher" --tasks sts,retrieval --store "$RUNS/store" --out "$RUNS/beside-${BESIDE:-all}" ${PEERS:-}
+  places="--store $RUNS/store --runs $RUNS/runs"
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench evaluate "$RUNS/exports/beside-two" --data "$RUNS/ten" --tasks sts,retrieval --indexes flat \
+    --max-documents 1000 --backend int8 --name beside-int8 $places
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench evaluate "$RUNS"/exports/beside-* "$RUNS/beside-${BESIDE:-all}"/models/{mse-384,tokenlearn} \
+    --teacher "$TEACHER" --data "$DIR" --tasks classification --name beside-classification $places
 }
 
 mixes() {  # which text trains one and three layers, with the text and documents of part beside; one seed
   ten
-  text half 'NR % 2 == 0' 'NR % 10 == 0' 'NR % 12 == 0'
+  text third 'NR % 3 == 0' 'NR % 15 == 0' 'NR % 18 == 0'
   local kind
   local -A files=([all]='*' [queries]=questions [others]='[ps]*')  # --max-pairs 1: judgements have queries
   for kind in all queries others; do
     # shellcheck disable=SC2046
     $PYTHON -m distilbench compare "$(pairs)" --row 'one layer' --row 'three layers' --data "$RUNS/ten" --max-sentences 0 \
-      --max-documents 1000 --max-pairs 1 --text "$RUNS/half/${files[$kind]}.tsv" --seeds 1 --name "mixes-$kind" \
+      --max-documents 1000 --max-pairs 1 --text "$RUNS/third/${files[$kind]}.tsv" --seeds 1 --name "mixes-$kind" \
       --quantise int4 $(common)
   done
 }
 
 unlabelled() {  # heads, codes and PCA, each chosen by search and by fidelity, with the text and documents of part beside
   ten
-  text half 'NR % 2 == 0' 'NR % 10 == 0' 'NR % 12 == 0'
+  text third 'NR % 3 == 0' 'NR % 15 == 0' 'NR % 18 == 0'
   local given method
   given="--data $RUNS/ten --max-sentences 0 --max-documents 1000 --max-pairs 2000 $(common "$BOTH")"
   # shellcheck disable=SC2086
-  $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/half/*.tsv" --seeds 1 \
+  $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/third/*.tsv" --seeds 1 \
     --name unlabelled-heads --quantise none
   for method in pca whitening; do
     # shellcheck disable=SC2086
-    $PYTHON -m distilbench sweep --method $method $given --text "$RUNS/half/*.tsv" --name unlabelled-$method \
+    $PYTHON -m distilbench sweep --method $method $given --text "$RUNS/third/*.tsv" --name unlabelled-$method \
       --quantise int8,int4,int2,binary,opq64 --faiss-baselines 8,16,32,64
   done
   $PYTHON benchmarks/selection.py sizes "$RUNS"/runs/unlabelled-*/scores.jsonl
