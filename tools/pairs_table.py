@@ -25,6 +25,8 @@ from distilbench.reporting.study_file import read_study
 
 KEPT = {"dev": ("ndcg@10", "spearman"), "test": ("ndcg@10", "mrr@10", "recall@100", "spearman")}
 CODES = ("float32", "int8", "int4", "int2", "binary")
+UNTRAINED = ("pca", "whitening")
+"""Heads that a file of records has beside the students."""
 
 
 def main() -> None:
@@ -44,7 +46,7 @@ def main() -> None:
     both: dict[tuple[str, int, str], dict[bool, Row]] = defaultdict(dict)
     for row in board.rows:
         r = row.record
-        if r.role == "student":
+        if r.role == "student" and r.method not in UNTRAINED:
             rows = both[r.configuration or str(r.hyperparameters.get("student") or r.start), r.dim, r.quantisation]
             if (other := rows.setdefault(bool(r.documents), row)) is not row:
                 sys.exit(f"{row.name}: it would have the line of {other.name}; expected one of each student and width")
