@@ -239,7 +239,7 @@ def print_sizes(paths: list[Path]) -> None:
         best = [max(of, key=lambda r: _criteria(r)[criterion]) for criterion in ("retrieval", "fidelity")]
         cells = ["the teacher" if pair else "its own", str(size), str(len(of))]
         for record in best:
-            cells += [f"{record.label}, {record.quantisation}", f"{np.mean(list(searched(record).values())):.2f}"]
+            cells += [f"{record.configuration or record.label}, {record.quantisation}", f"{np.mean(list(searched(record).values())):.2f}"]
         by_search, by_fidelity = map(searched, best)
         worse = sum(by_fidelity[name] < by_search[name] for name in by_search)
         print("| " + " | ".join(cells) + f" | {worse} of {len(by_search)} |")
