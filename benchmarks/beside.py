@@ -84,6 +84,8 @@ class Text:
     settings: PreparationSettings
     """Those of the run that say what is read."""
     run: Path
+    layers: str | None = None
+    """The layers to start from, where the run does not say it: a comparison has a student in each row."""
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -127,7 +129,7 @@ def main() -> None:
     if any(len(student) != 2 for student in students):
         raise SystemExit(f"--student {' '.join(asked.student)}: expected FOLDER=RUN")
     given = ("data", "text", "max_sentences", "max_pairs", "max_documents", "tasks", "select", "store")
-    text = Text(PreparationSettings(**{name: getattr(asked, name) for name in given}), students[0][1])
+    text = Text(PreparationSettings(**{name: getattr(asked, name) for name in given}), students[0][1], asked.start)
     minutes = asked.minutes or training_minutes(students[0][1])
     if asked.part:
         make(asked.part, text, minutes, [float(lr) for lr in asked.lr.split(",")], asked.batch, asked.out)
@@ -167,6 +169,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, help="what a training of the first student took, if its run says otherwise"
     )
+    parser.add_argument("--start", help="layers to start from, such as layers:4,5, where the run is a comparison")
     parser.add_argument("--lr", default="0.0001,0.0003")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--at-once", type=int, default=2)
@@ -262,7 +265,7 @@ def trained(name: str, text: Text, lr: float, batch: int, minutes: float) -> tup
     from transformers import TrainerCallback
 
     torch.manual_seed(0)
-    start = load_student(text.prepared.student, text.prepared.teacher, "cpu", text.prepared.pooling)
+    start = load_student(text.layers or text.prepared.student, text.prepared.teacher, "cpu", text.prepared.pooling)
     modules = list(start)
     if name == "matryoshka-pairs":
         anchors, positives = text.pairs()

@@ -186,17 +186,15 @@ mixes() {  # which text trains one and three layers, with the text and documents
 unlabelled() {  # heads, codes and PCA, each chosen by search and by fidelity, with the text and documents of part beside
   ten
   text third 'NR % 3 == 0' 'NR % 15 == 0' 'NR % 18 == 0'
-  local given method
+  local given
   given="--data $RUNS/ten --max-sentences 0 --max-documents 1000 --max-pairs 2000 $(common "$BOTH")"
   # shellcheck disable=SC2086
   $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/third/*.tsv" --seeds 1 \
     --name unlabelled-heads --quantise none
-  for method in pca whitening; do
-    # shellcheck disable=SC2086
-    $PYTHON -m distilbench sweep --method $method $given --text "$RUNS/third/*.tsv" --name unlabelled-$method \
-      --quantise int8,int4,int2,binary,opq64 --faiss-baselines 8,16,32,64
-  done
-  $PYTHON benchmarks/selection.py sizes "$RUNS"/runs/unlabelled-*/scores.jsonl
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench sweep --method pca $given --text "$RUNS/third/*.tsv" --name unlabelled-pca \
+    --quantise int8,int4,int2,binary,opq64 --faiss-baselines 8,16,32,64
+  $PYTHON benchmarks/selection.py sizes "$RUNS"/runs/{unlabelled-heads,unlabelled-pca,beside-two,beside-static}/scores.jsonl
 }
 
 exported() {  # FOLDER ROW RUN
