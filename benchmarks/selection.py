@@ -230,16 +230,29 @@ def print_sizes(paths: list[Path]) -> None:
     """Print what search and fidelity choose of every row at each number of bytes, and the mean nDCG@10 of its test sets."""
     every = [r for path in paths for r in read_records(path) if isinstance(r, ScoreRecord) and r.role != "teacher"]
     kinds: dict[tuple[bool, int], list[ScoreRecord]] = defaultdict(list)
+    seen = set()
     for record in every:
-        if {"retrieval", "fidelity"} <= set(_criteria(record)):
+        by = _criteria(record)
+        same = (
+            record.method,
+            record.dim,
+            record.quantisation,
+            bool(record.documents),
+            *by.values(),
+        )  # PCA: of two runs
+        if {"retrieval", "fidelity"} <= set(by) and same not in seen:
             kinds[bool(record.documents), record.bytes_per_vector].append(record)
+        seen.add(same)
     print("| documents of | bytes | rows | chosen by search | nDCG@10 | chosen by fidelity | nDCG@10 | worse on |")
     print("|---" * 8 + "|")
     for (pair, size), of in sorted(kinds.items(), key=lambda kind: (kind[0][0], -kind[0][1])):
         best = [max(of, key=lambda r: _criteria(r)[criterion]) for criterion in ("retrieval", "fidelity")]
         cells = ["the teacher" if pair else "its own", str(size), str(len(of))]
         for record in best:
-            cells += [f"{record.configuration or record.label}, {record.quantisation}", f"{np.mean(list(searched(record).values())):.2f}"]
+            cells += [
+                f"{record.configuration or record.label}, {record.quantisation}",
+                f"{np.mean(list(searched(record).values())):.2f}",
+            ]
         by_search, by_fidelity = map(searched, best)
         worse = sum(by_fidelity[name] < by_search[name] for name in by_search)
         print("| " + " | ".join(cells) + f" | {worse} of {len(by_search)} |")
