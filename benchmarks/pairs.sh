@@ -165,6 +165,9 @@ beside() {  # what people use instead, with documents of their own, among 1,000 
   # shellcheck disable=SC2086
   $PYTHON -m distilbench evaluate "$RUNS/exports/beside-two" --data "$RUNS/ten" --tasks sts,retrieval --indexes flat \
     --max-documents 1000 --backend int8 --name beside-int8 $places
+  # shellcheck disable=SC2086
+  $PYTHON -m distilbench evaluate "$RUNS"/exports/beside-{two,static} --data "$DIR" --tasks classification --no-cost \
+    --name beside-classes $places
 }
 
 mixes() {  # which text trains one and three layers, with the text and documents of part beside; one seed
