@@ -84,13 +84,11 @@ class Text:
     settings: PreparationSettings
     """Those of the run that say what is read."""
     run: Path
-    layers: str | None = None
-    """The layers to start from, where the run does not say it: a comparison has a student in each row."""
 
     @cached_property
     def prepared(self) -> Prepared:
-        """What the run was prepared to."""
-        return load_prepared(self.run / "prepared")
+        """What the run's trainings read; of a comparison, whose rows have students of their own, the first one's."""
+        return load_prepared(self.run / "prepared").of(trainings(self.run)[0].params)
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -129,7 +127,7 @@ def main() -> None:
     if any(len(student) != 2 for student in students):
         raise SystemExit(f"--student {' '.join(asked.student)}: expected FOLDER=RUN")
     given = ("data", "text", "max_sentences", "max_pairs", "max_documents", "tasks", "select", "store")
-    text = Text(PreparationSettings(**{name: getattr(asked, name) for name in given}), students[0][1], asked.start)
+    text = Text(PreparationSettings(**{name: getattr(asked, name) for name in given}), students[0][1])
     minutes = asked.minutes or training_minutes(students[0][1])
     if asked.part:
         make(asked.part, text, minutes, [float(lr) for lr in asked.lr.split(",")], asked.batch, asked.out)
@@ -169,7 +167,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, help="what a training of the first student took, if its run says otherwise"
     )
-    parser.add_argument("--start", help="layers to start from, such as layers:4,5, where the run is a comparison")
     parser.add_argument("--lr", default="0.0001,0.0003")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--at-once", type=int, default=2)
@@ -185,13 +182,21 @@ def parse() -> argparse.Namespace:
 
 
 def training_minutes(run: Path) -> float:
-    """How long a training took that confirmed a trial, or any of a comparison, judging included; the median."""
+    """How long a training of the run took, judging included; the median."""
+    return statistics.median(record.seconds / 60 for record in trainings(run))
+
+
+def trainings(run: Path) -> list[TrialRecord]:
+    """Those that confirmed a trial, or all of a comparison.
+
+    Raises:
+        SystemExit: there is none.
+    """
     files = [run / name for name in ("trials.jsonl", "confirmations.jsonl")]
     records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord)]
     if not records:
         raise SystemExit(f"{run}: no training; expected the folder of a finished run")
-    confirmed = [r for r in records if r.confirms]
-    return statistics.median(record.seconds / 60 for record in confirmed or records)
+    return [r for r in records if r.confirms] or records
 
 
 def in_own_process(name: str) -> None:
@@ -265,7 +270,7 @@ def trained(name: str, text: Text, lr: float, batch: int, minutes: float) -> tup
     from transformers import TrainerCallback
 
     torch.manual_seed(0)
-    start = load_student(text.layers or text.prepared.student, text.prepared.teacher, "cpu", text.prepared.pooling)
+    start = load_student(text.prepared.student, text.prepared.teacher, "cpu", text.prepared.pooling)
     modules = list(start)
     if name == "matryoshka-pairs":
         anchors, positives = text.pairs()

@@ -10,7 +10,7 @@
 #   TEACHER  the teacher of the runs NAME-...: an encoder's folder, hub id or packaged name (default: all-MiniLM-L6-v2)
 #   NAME     (default: minilm)
 #   ENCODERS folders of the teachers of part `encoders`
-#   BESIDE   static or two: one student of part `beside`, with the PEERS (options of benchmarks/beside.py) of its kind
+#   PEERS    more options of benchmarks/beside.py, of part `beside`
 #   BACKEND  bf16 where the processor has instructions for it (default: torch); layers are trained in it too
 #   PYTHON   (default: python)
 set -eu
@@ -48,6 +48,12 @@ ten() {  # eight sets, TrecQA in BEIR's layout, and STS
   [ -e "$RUNS/ten/trecqa" ] || PYTHONPATH=benchmarks $PYTHON -c "import folders, pathlib as p
 folders.trecqa(p.Path('$DIR/retrieval_extra'), p.Path('$RUNS/ten/trecqa'))"
   text much 1 'NR % 5 == 0' 'NR % 6 == 0'
+}
+
+third() {  # the same sets among 1,000 documents of each, and a third of the text
+  ten
+  text third 'NR % 3 == 0' 'NR % 15 == 0' 'NR % 18 == 0'
+  limits="--max-sentences 0 --max-documents 1000 --max-pairs 2000"
 }
 
 pairs() {  # the rows of pairs.yaml, whose layers are trained in bfloat16, for this processor
@@ -148,10 +154,9 @@ users() {  # three users of search, ten minutes each: a static student of their 
 }
 
 beside() {  # what people use instead, with documents of their own, among 1,000 documents of each collection; one seed
-  ten
-  text third 'NR % 3 == 0' 'NR % 15 == 0' 'NR % 18 == 0'
-  local name places limits="--max-sentences 0 --max-documents 1000 --max-pairs 2000" students=()
-  for name in ${BESIDE:-two static}; do
+  third
+  local name places="--store $RUNS/store --runs $RUNS/runs" students=()
+  for name in two static; do
     # shellcheck disable=SC2046,SC2086
     $PYTHON -m distilbench compare "$(pairs)" --row "${name/two/two layers}" --data "$RUNS/ten" $limits \
       --text "$RUNS/third/*.tsv" --seeds 1 --name "beside-$name" --quantise int8,int4,int2,binary $(common "$BOTH,documents=teacher")
@@ -160,8 +165,7 @@ beside() {  # what people use instead, with documents of their own, among 1,000 
   done
   # shellcheck disable=SC2086
   $PYTHON benchmarks/beside.py "${students[@]}" --data "$RUNS/ten" --text "$RUNS/third/*.tsv" $limits --backend "$BACKEND" \
-    --select "$BOTH,documents=teacher" --tasks sts,retrieval --store "$RUNS/store" --out "$RUNS/beside-${BESIDE:-all}" ${PEERS:-}
-  places="--store $RUNS/store --runs $RUNS/runs"
+    --select "$BOTH,documents=teacher" --tasks sts,retrieval --store "$RUNS/store" --out "$RUNS/beside" ${PEERS:-}
   # shellcheck disable=SC2086
   $PYTHON -m distilbench evaluate "$RUNS/exports/beside-two" --data "$RUNS/ten" --tasks sts,retrieval --indexes flat \
     --max-documents 1000 --backend int8 --name beside-int8 $places
@@ -170,24 +174,10 @@ beside() {  # what people use instead, with documents of their own, among 1,000 
     --name beside-classes $places
 }
 
-mixes() {  # which text trains one and three layers, with the text and documents of part beside; one seed
-  ten
-  text third 'NR % 3 == 0' 'NR % 15 == 0' 'NR % 18 == 0'
-  local kind
-  local -A files=([all]='*' [queries]=questions [others]='[ps]*')  # --max-pairs 1: judgements have queries
-  for kind in all queries others; do
-    # shellcheck disable=SC2046
-    $PYTHON -m distilbench compare "$(pairs)" --row 'one layer' --row 'three layers' --data "$RUNS/ten" --max-sentences 0 \
-      --max-documents 1000 --max-pairs 1 --text "$RUNS/third/${files[$kind]}.tsv" --seeds 1 --name "mixes-$kind" \
-      --quantise int4 $(common)
-  done
-}
-
 unlabelled() {  # heads, codes and PCA, each chosen by search and by fidelity, with the text and documents of part beside
-  ten
-  text third 'NR % 3 == 0' 'NR % 15 == 0' 'NR % 18 == 0'
+  third
   local given
-  given="--data $RUNS/ten --max-sentences 0 --max-documents 1000 --max-pairs 2000 $(common "$BOTH")"
+  given="--data $RUNS/ten $limits $(common "$BOTH")"
   # shellcheck disable=SC2086
   $PYTHON -m distilbench compare search_spaces/studies/bytes.yaml $given --text "$RUNS/third/*.tsv" --seeds 1 \
     --name unlabelled-heads --quantise none

@@ -110,16 +110,15 @@ def _tests(record: ScoreRecord) -> dict[str, float]:
     sts = [
         s.value for s in record.scores if (s.task, s.split, s.metric, s.variant) == ("sts", "test", "spearman", "all")
     ]
-    found = {"STS": float(np.mean(sts))}
-    for title, name, metric in (
-        ("Quora nDCG@10", "quora", "ndcg@10"),
-        ("Quora MRR@10", "quora", "mrr@10"),
-        ("TrecQA nDCG@10", "trecqa", "ndcg@10"),
-    ):
-        found[title] = next(
-            s.value for s in record.scores if (s.task, s.set, s.split, s.metric) == ("retrieval", name, "test", metric)
-        )
-    return found
+    ndcg10, mrr10 = searched(record, "ndcg@10"), searched(record, "mrr@10")
+    quora = {"Quora nDCG@10": ndcg10["quora"], "Quora MRR@10": mrr10["quora"]}
+    return {"STS": float(np.mean(sts)), **quora, "TrecQA nDCG@10": ndcg10["trecqa"]}
+
+
+def searched(record: ScoreRecord, metric: str) -> dict[str, float]:
+    """A metric of each retrieval test set."""
+    wanted = ("retrieval", metric, "test", "all")
+    return {s.set: s.value for s in record.scores if (s.task, s.metric, s.split, s.variant) == wanted}
 
 
 def grouped(found: list[Candidate]) -> dict[str, list[Candidate]]:
@@ -220,40 +219,27 @@ def write_chosen(path: Path, rows: Path, out: Path, most: int) -> None:
     out.write_text(yaml.safe_dump({"rows": [row for row in drawn if row["name"] in chosen]}, sort_keys=False))
 
 
-def searched(record: ScoreRecord) -> dict[str, float]:
-    """The nDCG@10 of each test set."""
-    wanted = ("retrieval", "ndcg@10", "test", "all")
-    return {s.set: s.value for s in record.scores if (s.task, s.metric, s.split, s.variant) == wanted}
-
-
 def print_sizes(paths: list[Path]) -> None:
-    """Print what search and fidelity choose of every row at each number of bytes, and the mean nDCG@10 of its test sets."""
-    every = [r for path in paths for r in read_records(path) if isinstance(r, ScoreRecord) and r.role != "teacher"]
+    """Print what search and fidelity choose of every row at each number of bytes, and the mean nDCG@10 of its test sets.
+
+    A row that several runs have, such as PCA, counts once.
+    """
+    distinct: dict[tuple[object, ...], ScoreRecord] = {}
+    for r in (r for path in paths for r in read_records(path) if isinstance(r, ScoreRecord) and r.role != "teacher"):
+        by = _criteria(r)
+        if {"retrieval", "fidelity"} <= set(by):
+            distinct.setdefault((r.method, r.dim, r.quantisation, r.documents, *by.values()), r)
     kinds: dict[tuple[bool, int], list[ScoreRecord]] = defaultdict(list)
-    seen = set()
-    for record in every:
-        by = _criteria(record)
-        same = (
-            record.method,
-            record.dim,
-            record.quantisation,
-            bool(record.documents),
-            *by.values(),
-        )  # PCA: of two runs
-        if {"retrieval", "fidelity"} <= set(by) and same not in seen:
-            kinds[bool(record.documents), record.bytes_per_vector].append(record)
-        seen.add(same)
+    for r in distinct.values():
+        kinds[bool(r.documents), r.bytes_per_vector].append(r)
     print("| documents of | bytes | rows | chosen by search | nDCG@10 | chosen by fidelity | nDCG@10 | worse on |")
     print("|---" * 8 + "|")
     for (pair, size), of in sorted(kinds.items(), key=lambda kind: (kind[0][0], -kind[0][1])):
         best = [max(of, key=lambda r: _criteria(r)[criterion]) for criterion in ("retrieval", "fidelity")]
         cells = ["the teacher" if pair else "its own", str(size), str(len(of))]
-        for record in best:
-            cells += [
-                f"{record.configuration or record.label}, {record.quantisation}",
-                f"{np.mean(list(searched(record).values())):.2f}",
-            ]
-        by_search, by_fidelity = map(searched, best)
+        by_search, by_fidelity = (searched(r, "ndcg@10") for r in best)
+        for r, values in zip(best, (by_search, by_fidelity), strict=True):
+            cells += [f"{r.configuration or r.label}, {r.quantisation}", f"{np.mean(list(values.values())):.2f}"]
         worse = sum(by_fidelity[name] < by_search[name] for name in by_search)
         print("| " + " | ".join(cells) + f" | {worse} of {len(by_search)} |")
 

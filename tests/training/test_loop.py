@@ -118,7 +118,6 @@ def test_a_student_in_half_precision_embeds_in_it(prepared_folder: Path, tmp_pat
     assert not np.array_equal(near_Nd, exact_Nd)
     whole.export(tmp_path / "student")
     model = SentenceTransformer(str(tmp_path / "student"), device="cpu")
-    rounded_Nd = encode_ids(
-        model, [whole.tokens[row] for row in rows], bf16=True
-    )  # how near it is to the exact one depends on the processor
+    # How near it is to the exact one depends on the processor.
+    rounded_Nd = encode_ids(model, [whole.tokens[row] for row in rows], bf16=True)
     np.testing.assert_allclose(near_Nd, rounded_Nd, atol=0.05 * float(np.abs(exact_Nd).max()))
