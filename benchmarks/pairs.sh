@@ -174,6 +174,19 @@ beside() {  # what people use instead, with documents of their own, among 1,000 
     --name beside-classes $places
 }
 
+mixes() {  # which text trains one and three layers: as many texts of each mix, among the documents of part beside; one seed
+  third
+  text sixth 'NR % 6 == 0' 'NR % 30 == 0' 'NR % 36 == 0'
+  local kind
+  local -A files=([all]='sixth/*' [queries]=third/questions [others]='third/[ps]*')  # judgements have queries: --max-pairs 1
+  for kind in all queries others; do
+    # shellcheck disable=SC2046
+    $PYTHON -m distilbench compare "$(pairs)" --row 'one layer' --row 'three layers' --data "$RUNS/ten" --max-sentences 0 \
+      --max-documents 1000 --max-pairs 1 --text "$RUNS/${files[$kind]}.tsv" --seeds 1 --name "mixes-$kind" \
+      --quantise int4 $(common)
+  done
+}
+
 unlabelled() {  # heads, codes and PCA, each chosen by search and by fidelity, with the text and documents of part beside
   third
   local given
@@ -184,7 +197,17 @@ unlabelled() {  # heads, codes and PCA, each chosen by search and by fidelity, w
   # shellcheck disable=SC2086
   $PYTHON -m distilbench sweep --method pca $given --text "$RUNS/third/*.tsv" --name unlabelled-pca \
     --quantise int8,int4,int2,binary,opq64 --faiss-baselines 8,16,32,64
+}
+
+sizes() {  # what choosing without labels costs in each size, of parts beside and unlabelled
   $PYTHON benchmarks/selection.py sizes "$RUNS"/runs/{unlabelled-heads,unlabelled-pca,beside-two,beside-static}/scores.jsonl
+}
+
+depths() {  # students of each depth with the text and documents of part beside; one seed
+  third
+  # shellcheck disable=SC2046,SC2086
+  $PYTHON -m distilbench compare "$(pairs)" --data "$RUNS/ten" $limits --text "$RUNS/third/*.tsv" --seeds 1 \
+    --name "$NAME-depths" --quantise int8,int4,int2,binary,opq64 $(common)
 }
 
 exported() {  # FOLDER ROW RUN
