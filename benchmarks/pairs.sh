@@ -176,12 +176,13 @@ beside() {  # what people use instead, with documents of their own, among 1,000 
 
 mixes() {  # which text trains one and three layers: as many texts of each mix, among the documents of part beside; one seed
   third
+  sed 's/auto:1/layers:5/; s/auto:3/layers:0,4,5/' "$(pairs)" > "$RUNS/mixes.yaml"  # what students has: one choice for all mixes
   text sixth 'NR % 6 == 0' 'NR % 30 == 0' 'NR % 36 == 0'
   local kind
   local -A files=([all]='sixth/*' [queries]=third/questions [others]='third/[ps]*')  # judgements have queries: --max-pairs 1
   for kind in all queries others; do
     # shellcheck disable=SC2046
-    $PYTHON -m distilbench compare "$(pairs)" --row 'one layer' --row 'three layers' --data "$RUNS/ten" --max-sentences 0 \
+    $PYTHON -m distilbench compare "$RUNS/mixes.yaml" --row 'one layer' --row 'three layers' --data "$RUNS/ten" --max-sentences 0 \
       --max-documents 1000 --max-pairs 1 --text "$RUNS/${files[$kind]}.tsv" --seeds 1 --name "mixes-$kind" \
       --quantise int4 $(common)
   done

@@ -3,10 +3,10 @@
 python tools/pairs_table.py RUN... [--sets] [--keep FILE.jsonl.xz]
 
 A run is the folder of `sweep --select retrieval,documents=teacher`, or a file of its records. Shares are of the teacher with
-float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. With --sets also each set's own
-share, in float32 at the widest. --keep writes the records of all runs' folders without the metrics that no table has and the
-parts of STS sets, and with the indexes of the largest set alone; numbers have five digits, and the
-teacher and its PCA are kept of the first run.
+float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. A student that several runs have
+is named with each run. With --sets also each set's own share, in float32 at the widest. --keep writes the records of all runs'
+folders without the metrics that no table has and the parts of STS sets, and with the indexes of the largest set alone; numbers
+have five digits, and the teacher and its PCA are kept of the first run.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ def main() -> None:
     told = teacher.test
     print(f"Teacher: nDCG@10 {told.value:.2f} ({told.low:.1f} to {told.high:.1f}) over {board.columns[0].help}\n")
     both: dict[tuple[str, int, str], dict[bool, Row]] = defaultdict(dict)
-    for row in board.rows:
-        r = row.record
-        if r.role == "student" and r.method not in UNTRAINED:
-            rows = both[r.configuration or str(r.hyperparameters.get("student") or r.start), r.dim, r.quantisation]
-            if (other := rows.setdefault(bool(r.documents), row)) is not row:
-                sys.exit(f"{row.name}: it would have the line of {other.name}; expected one of each student and width")
+    students = [row for row in board.rows if row.record.role == "student" and row.record.method not in UNTRAINED]
+    runs = defaultdict[str, set[str]](set)
+    for row in students:
+        runs[_student(row)].add(row.record.run)
+    for row in students:
+        r, name = row.record, _student(row)
+        rows = both[f"{name}, {r.run}" if len(runs[name]) > 1 else name, r.dim, r.quantisation]
+        if (other := rows.setdefault(bool(r.documents), row)) is not row:
+            sys.exit(f"{row.name}: it would have the line of {other.name}; expected one of each student and width")
     mrr10 = searched_column(board, "mrr@10")
     print(
         f"| student | d | code | bytes | its own documents | the teacher's documents | MRR@10 ({_mrr(mrr10, teacher)}) |"
@@ -63,6 +66,10 @@ def main() -> None:
         print(f"| {' | '.join([*cells, _mrr(mrr10, rows.get(True))])} |")
     if asked.sets:
         _print_sets(both, teacher)
+
+
+def _student(row: Row) -> str:
+    return row.record.configuration or str(row.record.hyperparameters.get("student") or row.record.start)
 
 
 def _kept(runs: Sequence[Path]) -> Iterator[str]:
