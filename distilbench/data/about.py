@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from distilbench.data.readers import either
 from distilbench.data.splits import split_files
-from distilbench.errors import InputError, invalid
+from distilbench.errors import InputError, invalid, naming
 from distilbench.selection import Selection
 
 FILE = "about.json"
@@ -81,13 +81,10 @@ class About(BaseModel):
 def about(root: Path) -> About:
     """Read the folder's `about.json`; the defaults if it has none."""
     path = root / FILE
-    try:
-        read = About.model_validate_json(path.read_bytes()) if path.is_file() else About()
-    except (OSError, ValidationError) as error:
-        reason = invalid(error, "") if isinstance(error, ValidationError) else str(error)
-        raise InputError(f"{path}: {reason}") from None
-    try:
+    with naming(path):
+        try:
+            read = About.model_validate_json(path.read_bytes()) if path.is_file() else About()
+        except (OSError, ValidationError) as error:
+            raise InputError(invalid(error, "") if isinstance(error, ValidationError) else str(error)) from None
         read.selection  # noqa: B018 - a measure that is not known is refused here
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     return read

@@ -19,21 +19,12 @@ from distilbench.choices import TaskKind
 from distilbench.data.about import DEMONSTRATION, PairTaskFormat
 from distilbench.data.classification_sets import read_classification
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.folder import (
-    Limits,
-    add_sets,
-    add_training,
-    builder_of,
-    deeper_told,
-    folder_corpus,
-    not_read_told,
-)
+from distilbench.data.folder import Limits, add_sets, add_training, builder_of, folder_corpus, nothing_in
 from distilbench.data.pair_tasks import add_pair_tasks, formats_of, read_pair_task
 from distilbench.data.readers import read_tsv
 from distilbench.data.sampling import calibration_rows
 from distilbench.data.splits import SPLITS, split_of
 from distilbench.data.training_text import asked_rows
-from distilbench.errors import InputError
 from distilbench.selection import BY_RETRIEVAL, STS
 
 _EXPECTED = {
@@ -57,11 +48,8 @@ def evaluation_corpus(root: Path, kinds: Sequence[TaskKind], limits: Limits) -> 
     calibrated = calibration_rows(corpus.train)
     corpus = with_scored_tasks(corpus, root, kinds, limits.pairs)
     if not (corpus.sts or corpus.classification or corpus.probed or corpus.retrieval):
-        raise InputError(
-            f"--data {root}: no set of {' or '.join(kinds)} in it; expected e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"
-            + not_read_told(corpus.missing)
-            + deeper_told(root)
-        )
+        expected = f"no set of {' or '.join(kinds)} in it; expected e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"
+        raise nothing_in(root, expected, corpus.missing)
     told, sentences = "the folder's training text", corpus.sentences
     if not len(calibrated):
         told, own = "the demonstration", folder_corpus(DEMONSTRATION, limits)

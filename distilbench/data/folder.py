@@ -72,15 +72,11 @@ def folder_corpus(
     more_text: bool = False,
     select: Selection | None = STS,
 ) -> Corpus:
-    """Read `root`; evaluation sentences are kept out of the training ones.
+    """Read `root`; no sentence that a dev or test set asks about (STS, queries, the pair tasks of `needs`) is trained on.
 
-    With `more_text` (`training_text` reads it), or with judgements to train on, a folder need not have training text.
-
-    These are the sentences of STS dev and test sets, retrieval queries, and the sentences of dev and test sets of the
-    pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
-
-    Students are to be selected by `select` (None: by what the folder has). Where that needs a retrieval dev set, and pairs
-    are there instead of one, it is made of them.
+    What `needs` adds comes after the sentences of a corpus without needs. With `more_text` (`training_text` reads it), or
+    with judgements to train on, a folder need not have training text. Where `select` (None: what the folder has) needs a
+    retrieval dev set, and pairs are there instead of one, it is made of them.
     """
     builder = builder_of(root)
     sets = add_sets(root, limits, builder, SWEPT_TASKS, select)
@@ -164,25 +160,19 @@ def _wants_searches(select: Selection | None, builder: CorpusBuilder) -> bool:
 
 def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
-        raise InputError(
-            f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (docs/data.md has the layout)"
-            + not_read_told(corpus.missing)
-            + deeper_told(root)
-        )
+        expected = "no usable set in it; expected e.g. sts/STSB.dev.tsv (docs/data.md has the layout)"
+        raise nothing_in(root, expected, corpus.missing)
     if not len(corpus.train) and not own_text:
         expected = "NAME/pairs.tsv, NAME/*.dup_pairs.tsv, NAME/clicks.tsv, unlabeled/*.tsv"
         raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
 
 
-def not_read_told(missing: Sequence[str]) -> str:
-    """The part of a message that names files which are there and are not read, three at most."""
-    return "".join(f"; {line}" for line in [line for line in missing if "not read" in line][:3])
-
-
-def deeper_told(root: Path) -> str:
-    """The end of a message where a subfolder, and not `root`, looks like a data folder."""
+def nothing_in(root: Path, expected: str, missing: Sequence[str]) -> InputError:
+    """The error of a folder without a set: it names three files that are not read, and a subfolder that looks like one."""
+    not_read = [f"; {line}" for line in missing if "not read" in line][:3]
     deeper = [path.parent for name in ("sts", "sc", "glue", "unlabeled") for path in sorted(root.glob(f"*/{name}/"))]
-    return f"; is it --data {deeper[0]}?" if deeper else ""
+    is_it = f"; is it --data {deeper[0]}?" if deeper else ""
+    return InputError(f"--data {root}: {expected}{''.join(not_read)}{is_it}")
 
 
 def read_sts(folder: Path, builder: CorpusBuilder) -> None:
