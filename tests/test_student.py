@@ -17,7 +17,6 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.encoding import encode
 from distilbench.encoders.student import (
     StudentSpec,
-    absolute_student,
     aliases,
     check_student,
     describe_student,
@@ -31,6 +30,7 @@ from distilbench.encoders.student import (
     with_encoder,
 )
 from distilbench.errors import InputError
+from distilbench.prepare.prepared import StudentArtifacts
 
 SENTENCES = ["the dog runs in the park", "a cat", "how do i open the red door quickly today"]
 
@@ -131,8 +131,8 @@ def test_layers_of_another_encoder(teacher: EncoderSpec, encoder_folder: Path, t
     assert (source.name, source.prompt, source.max_tokens) == (str(folder), "", 20)
     assert describe_student(student, teacher) == "other layers:0,2" and student_width(student, teacher) == 32
     monkeypatch.chdir(folder.parent)
-    assert absolute_student("auto:2@other") == f"auto:2@{folder}"
-    assert absolute_student("auto:2") == "auto:2" and absolute_student("half@owner/name") == "half@owner/name"
+    for name, absolute in (("auto:2@other", f"auto:2@{folder}"), ("auto:2", "auto:2"), ("half@owner/name",) * 2):
+        assert StudentArtifacts(name).described()["student"] == absolute
     named = [StudentSpec.parse(name).encoder for name in (student, "half", "x/y")]
     assert named == [str(folder), None, "x/y"]
 
@@ -188,7 +188,7 @@ def test_fewer_tokens_change_nothing_else_of_a_name(start: str, teacher: Encoder
     assert str(spec) == student and spec.fewer_tokens and replace(spec, fewer_tokens=False) == StudentSpec.parse(start)
     for of in (student_source, student_width, student_pooling):
         assert of(student, teacher) == of(start, teacher)
-    for of in (absolute_student, lambda name: with_encoder(name, str.upper)):
+    for of in (lambda name: StudentArtifacts(name).described()["student"], lambda name: with_encoder(name, str.upper)):
         assert of(student) == f"{of(start)}:corpus"
     assert resolved_student(student, teacher) == f"{resolved_student(start, teacher)}:corpus"
     if start != "static":

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distilbench.data.sentences import read_arrow, text_digest, write_arrow
+from distilbench.data.sentences import read_arrow, text_digests, write_arrow
 from distilbench.storage.files import disk_full
 
 KEY = "key"
@@ -69,16 +69,14 @@ def _without_keys(
     """The batches without their keys, whose digests go to `writer`."""
     number = 0
     for batch in batches:
-        digests = _digests(batch.column(KEY).to_pylist())
-        numbers = np.arange(number, number + batch.num_rows)
-        writer.write_batch(pa.record_batch([pa.array(c) for c in (numbers, *digests.T)], schema=DIGESTS))
+        writer.write_batch(_numbered(np.arange(number, number + batch.num_rows), batch.column(KEY).to_pylist()))
         number += batch.num_rows
         yield batch.select(row_schema.names)
 
 
-def _digests(keys: Sequence[str]) -> NDArray[np.int64]:
-    """N x 2, the halves of 128-bit digests."""
-    return np.frombuffer(b"".join(map(text_digest, keys)), dtype=np.int64).reshape(-1, 2)
+def _numbered(numbers: NDArray[np.int64], keys: Sequence[str]) -> pa.RecordBatch:
+    halves = text_digests(keys).view(np.int64).reshape(-1, 2)
+    return pa.record_batch([pa.array(column) for column in (numbers, *halves.T)], schema=DIGESTS)
 
 
 def _firsts(
@@ -87,17 +85,13 @@ def _firsts(
     """Count the rows, and return the numbers of those to keep."""
     import duckdb
 
-    def taken_digests() -> Iterator[pa.RecordBatch]:
-        for batch in excluded_keys:
-            digests = _digests(batch)
-            yield pa.record_batch([pa.array(c) for c in (np.zeros(len(digests), np.int64), *digests.T)], schema=DIGESTS)
-
+    taken_digests = (_numbered(np.zeros(len(batch), np.int64), batch) for batch in excluded_keys)
     con = duckdb.connect(
         str(work / "rows.duckdb"), config={"memory_limit": MEMORY, "temp_directory": str(work), "threads": THREADS}
     )
     try:
         con.register("numbered", read_arrow(keys))
-        con.register("taken", pa.RecordBatchReader.from_batches(DIGESTS, taken_digests()))
+        con.register("taken", pa.RecordBatchReader.from_batches(DIGESTS, taken_digests))
         con.execute("CREATE TABLE gone AS SELECT DISTINCT one, two FROM taken")
         con.execute("CREATE TABLE free AS SELECT * FROM numbered ANTI JOIN gone USING (one, two)")
         con.execute("CREATE TABLE firsts AS SELECT min(number) AS number, one, two FROM free GROUP BY one, two")

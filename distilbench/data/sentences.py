@@ -37,6 +37,11 @@ def text_digest(text: str, size: int = 16) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=size).digest()
 
 
+def text_digests(texts: Iterable[str]) -> NDArray[np.bytes_]:
+    """The digests of N texts, 16 bytes each."""
+    return np.array([text_digest(text) for text in texts], dtype="S16")
+
+
 class SentenceFile(Sequence[str]):
     """The sentences of one or more Arrow files, one after the other, read where they are asked for.
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, PairTask, Rows
 from distilbench.data.readers import check_once, opened_parquet, sentence, unreadable
-from distilbench.data.sentences import TEXT, CorpusText, text_digest
+from distilbench.data.sentences import TEXT, CorpusText, text_digests
 from distilbench.errors import InputError
-from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.arrays import ShardedArray, load_array, save_array, shard_name, shard_ranges
 from distilbench.storage.files import file_sha256
 from distilbench.storage.store import ArtifactStore
 
@@ -31,7 +31,6 @@ EXPECTED = "expected NAME.parquet with the columns text and vector"
 LEAST_NORM = 1e-12
 DIGESTS, ORDER = "digests.npy", "order.npy"
 STEP_VERSION = 2
-"""Part of every fingerprint: raise it when the code below changes what it writes."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class GivenVectors:
 
     def places(self, sentences: Sequence[str]) -> NDArray[np.int64]:
         """The row of each sentence, or -1 where it is not in the file; blanks at the ends do not count."""
-        asked_N = _digests([sentence.strip() for sentence in sentences])
+        asked_N = text_digests([sentence.strip() for sentence in sentences])
         places = np.minimum(np.searchsorted(self.digests_N, asked_N), len(self.digests_N) - 1)
         return np.where(self.digests_N[places] == asked_N, self.order_N[places], -1)
 
@@ -125,7 +124,7 @@ def given_vectors(file: VectorFile, store: ArtifactStore) -> GivenVectors:
         for shard, (texts, vectors_ND) in enumerate(file.blocks(SHARD_ROWS)):
             start = shard * SHARD_ROWS
             digests.append(
-                _digests([sentence(file.path, start + i, file.column, text) for i, text in enumerate(texts, 1)])
+                text_digests([sentence(file.path, start + i, file.column, text) for i, text in enumerate(texts, 1)])
             )
             save_array(folder / shard_name(shard), _in_float16(file, vectors_ND, start))
         digest_N = np.concatenate(digests)
@@ -136,8 +135,8 @@ def given_vectors(file: VectorFile, store: ArtifactStore) -> GivenVectors:
 
     parts = {"file": file.identity(), "step_version": STEP_VERSION}
     folder = store.build("teacher-vectors", parts, [*shards, ORDER, DIGESTS], make)
-    digests_N, order_N = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (DIGESTS, ORDER))
-    return GivenVectors(ShardedArray(folder, rows, width, SHARD_ROWS), digests_N, order_N)
+    vectors = ShardedArray(folder, rows, width, SHARD_ROWS)
+    return GivenVectors(vectors, load_array(folder / DIGESTS), load_array(folder / ORDER))
 
 
 def restrict_to_vectors(corpus: Corpus, known_N: NDArray[np.bool_], source: str, named: Rows) -> Corpus:
@@ -236,7 +235,3 @@ def _matrix(path: Path, lists: Any, start: int, width: int) -> NDArray[np.float3
         raise InputError(f"{path}, row {row}: a number of the vector is missing; expected {width} numbers")
     with np.errstate(over="ignore"):
         return values.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, width)
-
-
-def _digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
-    return np.array([text_digest(text) for text in texts], dtype="S16")

@@ -80,11 +80,10 @@ class EncoderSpec:
             return self.query_prompt
         return self.prompt or None
 
-    def prompts_before(self, roles_N: NDArray[np.int8] | None, start: int, stop: int) -> str | list[str | None] | None:
+    def prompts_before(self, roles_N: NDArray[np.int8] | None, start: int, stop: int) -> list[str | None]:
         """What is put before the rows [start, stop) of texts with these roles; without roles all are plain text."""
-        if roles_N is None:
-            return self.prompt_before()
-        return [self.prompt_before(int(role)) for role in roles_N[start:stop]]
+        roles = [PLAIN] * (stop - start) if roles_N is None else roles_N[start:stop].tolist()
+        return [self.prompt_before(role) for role in roles]
 
     def folder(self) -> Path | None:
         """The local folder that holds the encoder, or None when the name is left to the hub."""

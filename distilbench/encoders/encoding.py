@@ -65,12 +65,11 @@ _TOKENIZER = threading.Lock()
 """A fast tokenizer keeps how it truncates: two threads that set it fail ("Already borrowed")."""
 
 
-def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str | list[str] = "") -> list[list[int]]:
-    """Token ids of each sentence with special tokens, cut at the encoder's limit; a list has a prompt for each."""
+def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str = "") -> list[list[int]]:
+    """Token ids of each sentence, behind the prompt, with special tokens, cut at the encoder's limit."""
     if not sentences:  # the tokenizer fails on none
         return []
-    before = [prompt] * len(sentences) if isinstance(prompt, str) else prompt
-    texts = [own + sentence for own, sentence in zip(before, sentences, strict=True)]
+    texts = [prompt + sentence for sentence in sentences]
     given = {"truncation": True, "max_length": model.max_seq_length, "padding": False}
     left_out = {"return_attention_mask": False, "return_token_type_ids": False}
     tokenizer = model.tokenizer
@@ -115,13 +114,12 @@ def padded(ids: Sequence[Sequence[int] | NDArray[np.int32]], pad: int, device: s
     """`input_ids` and `attention_mask`, B x T, right-padded to the longest of the batch."""
     import torch
 
-    width = max(len(row) for row in ids)
-    ids_BT = np.full((len(ids), width), pad, dtype=np.int64)
-    mask_BT = np.zeros((len(ids), width), dtype=np.int64)
-    for i, row in enumerate(ids):
-        ids_BT[i, : len(row)] = row
-        mask_BT[i, : len(row)] = 1
-    return {"input_ids": torch.from_numpy(ids_BT).to(device), "attention_mask": torch.from_numpy(mask_BT).to(device)}
+    lengths_B = np.array([len(row) for row in ids])
+    mask_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
+    ids_BT = np.full(mask_BT.shape, pad, dtype=np.int64)
+    ids_BT[mask_BT] = np.concatenate(ids)
+    arrays = {"input_ids": ids_BT, "attention_mask": mask_BT.astype(np.int64)}
+    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
 def encode(
@@ -133,10 +131,8 @@ def encode(
 ) -> NDArray[np.float32]:
     """Encode sentences, N x D in the order given; in bfloat16 autocast on a GPU or with `bf16`, else in float32.
 
-    D is the encoder's width, or its `truncate_dim` where that is set.
-
-    `prompt` comes before every sentence, or is a list with one for each; None leaves it to the encoder's own default prompt,
-    if it has one.
+    D is the encoder's width, or its `truncate_dim` where that is set. `prompt` comes before every sentence, or is a list with
+    one for each; None leaves it to the encoder's own default prompt, if it has one.
     """
     default = prompt_of(model, None)
     asked = [prompt] * len(sentences) if prompt is None or isinstance(prompt, str) else prompt
@@ -150,7 +146,9 @@ def encode(
         out = _encode_words(model, reader, texts)
     else:
         out = _encode_prompted(model, sentences, before)
-    check_finite(out, sentences)
+    bad = ~np.isfinite(out).all(axis=1)
+    if bad.any():
+        raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
     return out
 
 
@@ -161,14 +159,6 @@ def encode_documents(model: SentenceTransformer, texts: Sequence[str], batch: in
         return np.asarray(found, dtype=np.float32)
     before = prompt_of(model, model.prompts.get("document"))
     return _encode_words(model, reader, [before + text for text in texts])
-
-
-def check_finite(vectors_ND: NDArray[np.float32], sentences: Sequence[str]) -> None:
-    """Check the vectors of the sentences."""
-    bad = ~np.isfinite(vectors_ND).all(axis=1)
-    if bad.any():
-        sentence = sentences[int(bad.argmax())]
-        raise FloatingPointError(f"the encoder's vector is not finite for {sentence!r:.200}")
 
 
 def _encode_prompted(model: SentenceTransformer, sentences: Sequence[str], before: Sequence[str]) -> NDArray[Any]:

@@ -149,11 +149,6 @@ def student_reading(source: EncoderSpec, teacher: EncoderSpec, asked: Mapping[st
     )
 
 
-def absolute_student(student: str) -> str:
-    """The same student for a process in another working folder."""
-    return with_encoder(student, lambda name: EncoderSpec(name).absolute().name)
-
-
 def load_student(
     student: str,
     teacher: EncoderSpec,
@@ -243,10 +238,7 @@ def listed_layers(student: str, count: int) -> list[int]:
 
 
 def student_pooling(student: str, teacher: EncoderSpec) -> str:
-    """How the encoder pools that the student is made of: "mean", "cls", "lasttoken" and so on.
-
-    "mean" where it joins several kinds or has no pooling.
-    """
+    """How the encoder pools that the student is made of ("cls", "lasttoken"); "mean" where it joins several, or has none."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     if is_static(student) or (StudentSpec.parse(student).encoder is None and teacher.vectors is not None):

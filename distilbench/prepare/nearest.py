@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.sentences import text_digest
 from distilbench.evaluation.sts import Embed
-from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
+from distilbench.storage.arrays import ShardedArray, array_sha256, load_array, save_array
 from distilbench.storage.store import ArtifactStore
 
-FILE = "nearest.npy"
+NEAREST = "nearest.npy"
 STEP_VERSION = 1
-"""Part of every fingerprint: raise it when the code below changes what it finds."""
 EXACT = 20_000
 """Up to so many sentences each is compared with every other."""
 PROBED = 8
@@ -83,7 +82,7 @@ def nearest_documents(
 
 
 def nearest_artifact(vectors: ShardedArray, train: NDArray[np.int64], count: int, store: ArtifactStore) -> Path:
-    """The folder with the `count` nearest others of each training sentence, found if it is not there.
+    """The folder with the `count` nearest others of each training sentence (N x K int32), found if it is not there.
 
     They are named by their place among the training sentences. It takes 35 s of a core for 120,000 sentences: all trials
     read what was found once.
@@ -93,23 +92,15 @@ def nearest_artifact(vectors: ShardedArray, train: NDArray[np.int64], count: int
 
     def make(folder: Path, missing: list[str]) -> None:
         found_NK = nearest_others(np.asarray(vectors.take(train), dtype=np.float32), count)
-        save_array(folder / FILE, found_NK.astype(np.int32))
+        save_array(folder / NEAREST, found_NK.astype(np.int32))
 
-    return store.build("nearest", parts, [FILE], make)
-
-
-def load_nearest(folder: Path) -> NDArray[np.int32]:
-    """What an artifact folder has, N x K, memory-mapped."""
-    found_NK: NDArray[np.int32] = np.load(folder / FILE, mmap_mode="r", allow_pickle=False)
-    return found_NK
+    return store.build("nearest", parts, [NEAREST], make)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Of each of the distinct judged `queries` (rising rows) passages that are not known to answer it, the nearest first.
-
-    -1 fills a row that has fewer.
-    """
+    """Of each of the distinct judged `queries` (rising rows) passages that are not known to answer it, the nearest first,
+    then -1 where there are fewer."""
 
     queries: Rows
     rows_QM: Rows
@@ -118,14 +109,12 @@ class Candidates:
 
 def load_candidates(folder: Path) -> Candidates:
     """The candidates of an artifact folder, memory-mapped."""
-    return Candidates(*(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in CANDIDATES))
+    return Candidates(*(load_array(folder / name) for name in CANDIDATES))
 
 
 def candidates_artifact(corpus: Corpus, vectors: ShardedArray, store: ArtifactStore) -> Path | None:
-    """The folder with the candidates of a corpus's judged queries, made if not there; None without judgements.
-
-    A passage with the text of the query is no candidate.
-    """
+    """The folder with the candidates of a corpus's judged queries (none has the text of the query), made if not there; None
+    without judgements."""
     if not len(corpus.judged_P2):
         return None
     parts = {

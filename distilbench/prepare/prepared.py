@@ -17,10 +17,10 @@ from distilbench.data.corpus import Corpus, PairSplit, PairTask, RetrievalSet, R
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.layers import TokenStates
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import MEAN, absolute_student
+from distilbench.encoders.student import MEAN, with_encoder
 from distilbench.evaluation.selection import HeldOutSet, SelectionSets, of_sts
 from distilbench.prepare.layer_ranking import keep_rankings
-from distilbench.prepare.nearest import Candidates, load_candidates, load_nearest
+from distilbench.prepare.nearest import NEAREST, Candidates, load_candidates
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.selection_sets import dev_sets
 from distilbench.prepare.skipped_layers import load_skipped_layers
@@ -28,7 +28,7 @@ from distilbench.prepare.static_start import StaticStart, load_static_start
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import Score
 from distilbench.selection import Part, Selection
-from distilbench.storage.arrays import ShardedArray, save_array
+from distilbench.storage.arrays import ShardedArray, load_array, save_array
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
@@ -39,26 +39,22 @@ LOGITS = "logits.npy"
 
 @dataclass(frozen=True)
 class StudentArtifacts:
-    """What one student is trained from; without `tokens` none is trained."""
+    """What one student is trained from, as in `Prepared`; without `tokens` none is trained."""
 
     student: str
     """With its layers written out."""
     pooling: str = MEAN
-    """How its last states become one vector."""
     tokens: Path | None = None
     static: Path | None = None
-    """What a static student starts from."""
     skipped: Path | None = None
-    """The states that its embeddings stand for, of the layers before its first one."""
     ranking: Path | None = None
     """The ranking that chose its layers."""
     prompts: Prompts | None = None
-    """What it has put before its texts; None is nothing."""
 
     def described(self) -> dict[str, Any]:
         """What a trial has to know of it, JSON-able."""
         return {
-            "student": absolute_student(self.student),
+            "student": with_encoder(self.student, lambda name: EncoderSpec(name).absolute().name),
             "pooling": self.pooling,
             "tokens": _path(self.tokens),
             "static": _path(self.static),
@@ -69,7 +65,7 @@ class StudentArtifacts:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """A prepared corpus and where its artifacts are; None is what no method asked for."""
+    """A prepared corpus and where its artifacts are, as in `Prepared`; None is what no method asked for."""
 
     corpus: Corpus
     teacher: EncoderSpec
@@ -78,19 +74,13 @@ class Artifacts:
     student: StudentArtifacts
     """The run's own student."""
     logits: Path | None = None
-    """A cross-encoder's logits for the training pairs of the task."""
     scores: tuple[Score, ...] = ()
-    """That cross-encoder's own scores."""
+    """Those of the cross-encoder that the logits are of."""
     negatives: Path | None = None
-    """Candidates for the hard negatives of judged queries."""
     nearest: Path | None = None
-    """The nearest others of each training sentence."""
     judged: SelectionSets | None = None
-    """What students are selected by, where it is not the STS dev sets."""
     tested: SelectionSets | None = None
-    """What is reported of held-out sentences, where there are any."""
     students: Mapping[str, StudentArtifacts] = field(default_factory=dict)
-    """The students that search spaces name."""
 
     @property
     def task(self) -> PairTask | None:
@@ -247,7 +237,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         pair_task=sets["task"],
         judged_P2=array("judged"),
         candidates=load_candidates(negatives) if negatives else None,
-        nearest_NK=load_nearest(nearest) if nearest else None,
+        nearest_NK=load_array(nearest / NEAREST) if nearest else None,
         judged=sets["judged"],
         tested=sets["tested"],
         logits_PC=np.load(logits / LOGITS, allow_pickle=False) if logits else None,

@@ -26,7 +26,7 @@ from distilbench.encoders.student import StudentSpec, count_layers, listed_layer
 from distilbench.prepare.pool import progress
 from distilbench.prepare.static_start import around_a_token
 from distilbench.prepare.tokens import Tokens, load_tokens
-from distilbench.storage.arrays import array_sha256, save_array
+from distilbench.storage.arrays import array_sha256, load_array, save_array
 from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def skipped_layers_artifact(
 def load_skipped_layers(folder: Path) -> TokenStates:
     """The states of all tokens kept in an artifact folder, memory-mapped."""
     mean_D, deviation_D = np.load(folder / NORM, allow_pickle=False)
-    return TokenStates(np.load(folder / STATES, mmap_mode="r", allow_pickle=False), mean_D, deviation_D)
+    return TokenStates(load_array(folder / STATES), mean_D, deviation_D)
 
 
 def embeddings_setter(

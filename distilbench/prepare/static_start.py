@@ -18,7 +18,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.encoding import encode_ids, has_token_table, reads_tokens, token_ids
 from distilbench.errors import InputError
 from distilbench.prepare.pool import ShardTask, run_in_process
-from distilbench.storage.arrays import ShardedArray, save_array, shard_name
+from distilbench.storage.arrays import ShardedArray, load_array, save_array, shard_name
 from distilbench.storage.files import atomic_path, remove_folder
 from distilbench.storage.store import ArtifactStore
 
@@ -45,8 +45,7 @@ class StaticStart:
 def load_static_start(folder: Path) -> StaticStart:
     """The start kept in an artifact folder, memory-mapped."""
     trained = (folder / TABLE).exists()
-    vectors_VD = np.load(folder / (TABLE if trained else VECTORS), mmap_mode="r", allow_pickle=False)
-    return StaticStart(vectors_VD, folder / TOKENIZER, trained)
+    return StaticStart(load_array(folder / (TABLE if trained else VECTORS)), folder / TOKENIZER, trained)
 
 
 @dataclass(frozen=True)

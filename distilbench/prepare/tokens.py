@@ -16,7 +16,7 @@ from distilbench.encoders.encoding import token_ids
 from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
 from distilbench.prepare.static_start import TOKENIZER
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import save_array, shard_name, shard_ranges
+from distilbench.storage.arrays import load_array, save_array, shard_name, shard_ranges
 from distilbench.storage.files import atomic_path, remove_folder
 from distilbench.storage.store import ArtifactStore
 
@@ -54,15 +54,13 @@ class Tokens:
 
 def load_tokens(folder: Path) -> Tokens:
     """The tokens kept in an artifact folder, memory-mapped."""
-    return Tokens(*(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in FILES))
+    return Tokens(*(load_array(folder / name) for name in FILES))
 
 
 @dataclass(frozen=True)
 class Tokenising(ShardTask):
-    """Turns rows of sentences into shards of ids, each with the lengths of its sentences.
-
-    They are those of the encoder, or of a static student's tokenizer where its file is given.
-    """
+    """Turns rows of sentences into shards of ids, each with the lengths of its sentences: ids of the encoder, or of a static
+    student's tokenizer where its file is given."""
 
     spec: EncoderSpec
     sentences: SentenceFile
@@ -76,8 +74,8 @@ class Tokenising(ShardTask):
 
         def make(shard: int, start: int, stop: int) -> None:
             before = self.spec.prompts_before(self.roles_N, start, stop)
-            prompts = before if isinstance(before, list) else [before] * (stop - start)
-            rows = read(self.sentences[start:stop], [prompt or "" for prompt in prompts])
+            pairs = zip(before, self.sentences[start:stop], strict=True)
+            rows = read([(prompt or "") + sentence for prompt, sentence in pairs])
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             save_array(_lengths(self.folder, shard), lengths)
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=IDS, count=int(lengths.sum()))
@@ -85,19 +83,14 @@ class Tokenising(ShardTask):
 
         return make
 
-    def _reader(self) -> Callable[[Sequence[str], Sequence[str]], list[list[int]]]:
+    def _reader(self) -> Callable[[Sequence[str]], list[list[int]]]:
         if self.static is None:
             model = self.spec.load()
-            return lambda sentences, before: token_ids(model, sentences, list(before))
+            return lambda texts: token_ids(model, texts)
         from tokenizers import Tokenizer
 
         reader = Tokenizer.from_file(str(self.static))
-
-        def read(sentences: Sequence[str], before: Sequence[str]) -> list[list[int]]:
-            texts = [prompt + sentence for prompt, sentence in zip(before, sentences, strict=True)]
-            return [encoding.ids for encoding in reader.encode_batch_fast(texts, add_special_tokens=False)]
-
-        return read
+        return lambda texts: [found.ids for found in reader.encode_batch_fast(texts, add_special_tokens=False)]
 
     def files(self, shard: int) -> tuple[str, ...]:
         """Lengths, then ids."""
@@ -114,9 +107,8 @@ def tokens_artifact(
     """The folder with the tokens of `text` by the tokenizer of `spec`, cut at its limit, made if not there; by that of a
     static student where the artifact that it starts from is given.
 
-    Without a prompt of `spec` nothing is put before a sentence: a student has no default prompt.
-
-    Of more than `ONE_PROCESS` sentences the work is Ray Data's, and needs `ray.init`.
+    Without a prompt of `spec` nothing is put before a sentence: a student has no default prompt. Of more than `ONE_PROCESS`
+    sentences the work is Ray Data's, and needs `ray.init`.
     """
     parts = {
         "encoder": spec.identity(),

@@ -37,13 +37,15 @@ def array_sha256(array: NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def save_array(path: Path, array: NDArray[Any]) -> str:
-    """Write `array` as a `.npy` file, whole or not at all; returns the file's SHA-256."""
-    with atomic_path(path) as temporary:
-        with temporary.open("wb") as file:
-            np.save(file, array, allow_pickle=False)
-        digest = file_sha256(temporary)
-    return digest
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write `array` as a `.npy` file, whole or not at all."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def load_array(path: Path) -> NDArray[Any]:
+    """The array of a `.npy` file, memory-mapped."""
+    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def shard_ranges(rows: int, shard_rows: int) -> list[tuple[int, int]]:
@@ -68,8 +70,7 @@ class ShardedArray:
     @classmethod
     def open(cls, folder: Path, rows: int, shard_rows: int) -> ShardedArray:
         """The array of so many rows in a folder, as wide as its first shard."""
-        first = np.load(folder / shard_name(0), mmap_mode="r", allow_pickle=False)
-        return cls(folder, rows, first.shape[1], shard_rows)
+        return cls(folder, rows, load_array(folder / shard_name(0)).shape[1], shard_rows)
 
     def take(self, index: NDArray[np.int64]) -> NDArray[np.float32]:
         """The rows `index` (any order, repeats allowed) as float32, `len(index)` x width, in memory."""
@@ -77,7 +78,7 @@ class ShardedArray:
         shard_of = index // self.shard_rows
         for shard in np.unique(shard_of):
             in_shard = shard_of == shard
-            data = np.load(self.folder / shard_name(int(shard)), mmap_mode="r", allow_pickle=False)
+            data = load_array(self.folder / shard_name(int(shard)))
             out[in_shard] = data[index[in_shard] - shard * self.shard_rows]
         return out
 

@@ -26,7 +26,7 @@ from distilbench.prepare.pca import Pca
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.settings.run import RunSettings
-from distilbench.storage.arrays import ShardedArray, save_array, shard_name
+from distilbench.storage.arrays import ShardedArray, load_array, save_array, shard_name
 from distilbench.storage.store import ArtifactStore
 
 WORDS = ["apple", "river", "stone", "cloud", "tiger", "piano", "lemon", "chair"]
@@ -192,10 +192,10 @@ def test_the_artifact_is_made_once_of_the_training_sentences(tmp_path: Path, mon
     save_array(tmp_path / "vectors" / shard_name(0), values)
     vectors, train = ShardedArray(tmp_path / "vectors", 60, 5, 60), np.arange(10, 50)
     store = ArtifactStore(tmp_path / "store")
-    found = nearest.load_nearest(nearest.nearest_artifact(vectors, train, 6, store))
+    found = load_array(nearest.nearest_artifact(vectors, train, 6, store) / nearest.NEAREST)
     assert found.dtype == np.int32 and found.shape == (40, 6)
     np.testing.assert_array_equal(found, nearest.nearest_others(values[10:50].astype(np.float32), 6))
     made = nearest.nearest_artifact(vectors, train, 3, store), nearest.nearest_artifact(vectors, train[:30], 6, store)
     monkeypatch.setattr(nearest, "nearest_others", None)
     again = nearest.nearest_artifact(vectors, train, 3, store), nearest.nearest_artifact(vectors, train[:30], 6, store)
-    assert made == again and nearest.load_nearest(made[0]).shape == (40, 3)
+    assert made == again and load_array(made[0] / nearest.NEAREST).shape == (40, 3)
