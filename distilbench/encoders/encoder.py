@@ -288,22 +288,28 @@ def _skeleton(spec: EncoderSpec, written: int) -> SentenceTransformer:
 
 
 def _check_weights(model: SentenceTransformer, name: str) -> None:
-    """Check that an encoder's files have all weights of its layers: transformers draws at random what they lack."""
+    """Check that an encoder's files have all weights of its layers."""
     from sentence_transformers.base.modules import Transformer
 
     for module in model.modules():
         if not isinstance(module, Transformer):
             continue
-        kind, source = type(module.model), Path(module.model.name_or_path)
+        source = Path(module.model.name_or_path)
         if not (source.is_absolute() and (source / "config.json").is_file()):
             continue  # of a hub id, and of a part of a pair, it is not known here where they are
-        _, loading = kind.from_pretrained(source, device_map="meta", output_loading_info=True)
-        missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))  # nothing reads it
+        missing = [key for key in missing_weights(module.model) if not key.startswith("pooler.")]  # nothing reads it
         if missing:
+            kind = type(module.model).__name__
             raise InputError(
-                f"encoder {name!r}: its files lack {len(missing)} of the weights of {kind.__name__}, such as {missing[0]}; "
+                f"encoder {name!r}: its files lack {len(missing)} of the weights of {kind}, such as {missing[0]}; "
                 "expected the weights of the architecture in its config.json"
             )
+
+
+def missing_weights(model: Any) -> list[str]:
+    """The weights of a transformers model that its folder does not have: transformers draws them at random."""
+    _, loading = type(model).from_pretrained(model.name_or_path, device_map="meta", output_loading_info=True)
+    return sorted(loading["missing_keys"])
 
 
 def _routers(model: SentenceTransformer) -> list[Router]:

@@ -24,6 +24,7 @@ from distilbench.data.corpus import PairTask
 from distilbench.encoders.encoder import (
     EncoderSpec,
     default_device,
+    missing_weights,
     quiet_transformers,
     readable_tokenizer,
     transformer_folder,
@@ -49,7 +50,6 @@ SHARD_PAIRS = 512
 FILES = ("config.json", "model.safetensors", "tokenizer_config.json")
 """The files of a fine-tuned cross-encoder that every one has, the last to be written first; a tokenizer may have more."""
 STEP_VERSION = 2
-"""Part of every fingerprint: raise it when the code below changes what it computes."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,8 @@ def start_cross_encoder(
 
 
 def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu") -> TaskCrossEncoder:
-    """A fine-tuned cross-encoder from a Hugging Face folder; `task` None reads its outputs as they are.
-
-    Its sentences are cut where its own tokenizer says.
-    """
+    """A fine-tuned cross-encoder from a Hugging Face folder, which cuts sentences where its own tokenizer says; `task` None
+    reads its outputs as they are."""
     what = f"cross-encoder {str(folder)!r}"
     if not folder.is_dir():
         raise InputError(f"{what}: no such folder; expected a Hugging Face folder of a sequence classification model")
@@ -114,8 +112,8 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
     columns = _columns(what, read_json_object(folder / "config.json", "expected a Hugging Face model's"), task)
     readable_tokenizer(str(folder), what)
     model = _load(str(folder), what, device)
-    if drawn := _drawn(model, folder / "model.safetensors"):
-        raise InputError(f"{what}: no weights of {', '.join(drawn)}; expected a fine-tuned model")
+    if missing := missing_weights(model.model):
+        raise InputError(f"{what}: no weights of {', '.join(missing[:3])}; expected a fine-tuned model")
     return TaskCrossEncoder(model, columns)
 
 
@@ -131,19 +129,6 @@ def _load(source: str, what: str, device: str, **options: Any) -> sentence_trans
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{what}: cannot be loaded: {reason:.200}") from error
     return model.eval()
-
-
-def _drawn(model: sentence_transformers.CrossEncoder, weights: Path) -> list[str]:
-    """The parameters of the output layer that a file of weights does not have: transformers draws them at random."""
-    from safetensors import safe_open
-
-    if not weights.exists():
-        return []
-    whole: Any = model.model
-    with safe_open(weights, framework="pt") as file:
-        saved = set(file.keys())
-    own = {name for name, _ in whole.named_parameters() if not name.startswith(f"{whole.base_model_prefix}.")}
-    return sorted(own - saved)[:3]
 
 
 def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:
