@@ -251,10 +251,8 @@ class Corpus:
 
     @functools.cached_property
     def set_digests(self) -> dict[str, str]:
-        """By "STS12/test" the SHA-256 of a set's pairs, subsets and gold scores, whatever else the corpus has.
-
-        By "retrieval/cystic/test" that of a retrieval set's queries, documents and judgements.
-        """
+        """The SHA-256 of each set, whatever else the corpus has: by "STS12/test" of its pairs, subsets and gold scores, by
+        "retrieval/cystic/test" of its queries, documents and judgements."""
         digests: dict[str, Any] = {}
         for sts in sorted(self.sts, key=lambda s: (s.group, s.split, s.subset)):
             digest = digests.setdefault(f"{sts.group}/{sts.split}", hashlib.sha256())
@@ -373,10 +371,8 @@ class CorpusBuilder:
         answers: Sequence[Mapping[int, float]],
         own: Sequence[int] | None = None,
     ) -> None:
-        """Add a retrieval set: `answers[i]` has the positions in `documents` that answer query i, and how well they do.
-
-        `own` are the positions of the queries themselves, as in `RetrievalSet`.
-        """
+        """Add a retrieval set: `answers[i]` has the positions in `documents` that answer query i, and how well they do;
+        `own` are those of the queries themselves, as in `RetrievalSet`."""
         positions = tuple(np.array(list(of_query), dtype=np.int64) for of_query in answers)
         graded = None
         if any(grade != 1 for of_query in answers for grade in of_query.values()):

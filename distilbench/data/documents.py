@@ -26,7 +26,6 @@ TITLE = "title"
 """In BEIR's JSON lines (with `_id`) it comes before the text."""
 IDS, FOUND = "ids.txt", "found.json"
 STEP_VERSION = 2
-"""Part of every fingerprint: raise it when the code below changes what it writes."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class DocumentFiles:
-    """Documents as files: the texts, the ids (a line each, in their order), and the fingerprint of both.
-
-    `empty` documents have no text, and are left out.
-    """
+    """The texts, the ids (a line each, in their order), the fingerprint of both, and how many `empty` ones are left out."""
 
     texts: SentenceFile
     ids: Path

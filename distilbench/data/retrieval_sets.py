@@ -39,10 +39,7 @@ LAYOUTS = "expected corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, or corpus.t
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a set with judgements is, and what the columns of its files are called.
-
-    `queries` and `qrels` are by split, of which there may be a "train" too.
-    """
+    """Where a set with judgements is, and the columns of its files; `queries` and `qrels` are by split, also "train"."""
 
     name: str
     corpus: Path
@@ -164,10 +161,8 @@ def searched_text(root: Path, builder: CorpusBuilder) -> Iterator[str]:
 
 
 def set_folders(root: Path) -> dict[Path, str]:
-    """The folders that may hold sets, with the sets' names: the data folder, its subfolders and theirs.
-
-    Where two have one name, the deeper is PARENT/NAME.
-    """
+    """The folders that may hold sets, with the sets' names: the data folder, its subfolders and theirs; where two have one
+    name, the deeper is PARENT/NAME."""
     # A subfolder has the name it is found by, be it a link; the root may be ".".
     outer, inner = _subfolders(root), [folder for parent in _subfolders(root) for folder in _subfolders(parent)]
     count = Counter(folder.name for folder in (*outer, *inner))

@@ -31,10 +31,8 @@ _BECAUSE: dict[Kind, str] = {
 
 
 def with_selection(corpus: Corpus, asked: Selection | None, where: str = "--select") -> tuple[Corpus, str]:
-    """The corpus with what students are selected by, with sentences held out where that needs some; and why it is that.
-
-    `where` says who asked.
-    """
+    """The corpus with what students are selected by, with sentences held out where that needs some; and why it is that:
+    `where` says who asked."""
     if asked is not None:
         for kind in asked.kinds:
             if not has(corpus, kind):

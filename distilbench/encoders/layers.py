@@ -42,10 +42,8 @@ class LayerList:
         }
 
     def keep(self, indices: Sequence[int]) -> None:
-        """Have the model run the layers at `indices` alone, also by its configuration, so that it loads as it was saved.
-
-        It may be called again, for other layers.
-        """
+        """Have the model run the layers at `indices` alone, also by its configuration, so that it loads as it was saved; it
+        may be called again, for other layers."""
         layers = [self._first(indices[0]), *(self.layers[i] for i in indices[1:])]
         for name, values in self._settings.items():
             setattr(self.config, name, [values[i] for i in indices])

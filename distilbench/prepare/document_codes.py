@@ -31,7 +31,6 @@ from distilbench.storage.store import ArtifactStore
 BATCH = {"cpu": 32, "cuda": 256}
 """Documents of one forward pass. sentence-transformers sorts them by length within a shard."""
 STEP_VERSION = 2
-"""Part of every fingerprint: raise it when the code below changes what it computes."""
 
 
 @dataclass(frozen=True)

@@ -43,15 +43,11 @@ RATE_S, RATE_BATCH = 3.0, 64
 """Seconds, and sentences at a time, in which the rate of an encoder is measured."""
 
 STEP_VERSION = 1
-"""Part of every fingerprint: raise it when the code below changes what it computes."""
 
 
 @dataclass(frozen=True)
 class TeacherEncoding(ShardTask):
-    """Turns rows of sentences into shards of vectors, with `bf16` in bfloat16 on a CPU too.
-
-    `roles_N` are the roles of the sentences; with None they are neither queries nor documents.
-    """
+    """Turns rows of sentences into shards of vectors, with `bf16` in bfloat16 on a CPU too; `roles_N` as in `Corpus`."""
 
     spec: EncoderSpec
     sentences: SentenceFile
@@ -228,9 +224,9 @@ def check_bf16() -> None:
 def known_vectors(
     sentences: SentenceFile, parts: Mapping[str, Any], store: ArtifactStore
 ) -> tuple[ShardedArray, NDArray[np.int64]] | None:
-    """The artifact that has the most of N `sentences`, and the row of each in it (-1: it has not that one).
+    """The artifact that has the most of N `sentences`, and the row of each in it (-1: it has not that one); None without one.
 
-    It depends on the same `parts`, its sentences excepted. None if the store has no such artifact.
+    It depends on the same `parts`, its sentences excepted.
     """
     text, most, best = sentences.column(), 0, None
     for manifest in sorted(store.root.glob(f"{KIND}-*/{MANIFEST}")):

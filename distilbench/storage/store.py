@@ -77,8 +77,8 @@ class ArtifactStore:
     ) -> Path:
         """Find the artifact or make it; `make(folder, names)` writes the shards `names` into `folder` with `save_array`.
 
-        Of an interrupted build only the missing shards are made. Another process that builds the same artifact is
-        waited for.
+        `parts` have the version of the step (`STEP_VERSION`), which is raised when its code changes what it writes. Of an
+        interrupted build only the missing shards are made. Another process that builds the same artifact is waited for.
         """
         if finished := self.find(kind, parts):
             return finished

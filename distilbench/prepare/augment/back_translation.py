@@ -21,7 +21,6 @@ THERE, BACK = EncoderSpec("Helsinki-NLP/opus-mt-en-de"), EncoderSpec("Helsinki-N
 LONGEST = 600
 """Characters of a text that has a copy: the models know sentences, and cut what they make of longer text."""
 STEP = 2
-"""Part of every fingerprint: raise it when the code below changes a copy."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from distilbench.prepare.augment.operation import Copies, Operation, versions
 
 SHARE = 0.3
 STEP = 2
-"""Part of every fingerprint: raise it when the code below changes a copy."""
 INSTALL = "python -m nltk.downloader wordnet"
 """What synonyms need: WordNet (30 MB)."""
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
