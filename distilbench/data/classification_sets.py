@@ -49,10 +49,6 @@ FORMATS: Mapping[str, _Format] = {
 }
 
 
-Example = tuple[int, tuple[str, ...], str]
-"""The row in the file, a sentence or a pair, and the label as it is written."""
-
-
 def read_classification(root: Path, builder: CorpusBuilder) -> None:
     """Add every set of `root` that is there as a whole; what is missing of the others is told."""
     for name, form in {**FORMATS, **_own_formats(root)}.items():
@@ -95,7 +91,8 @@ def _add_set(name: str, form: _Format, files: Mapping[str, Path], builder: Corpu
     builder.found.append(f"{name}: {', '.join(sizes)}, {len(classes)} classes")
 
 
-def _examples(path: Path, form: _Format) -> list[Example]:
+def _examples(path: Path, form: _Format) -> list[tuple[int, tuple[str, ...], str]]:
+    """The row in the file, the sentence or the pair, and the label as it is written, of each."""
     examples = []
     for row, fields in read_tsv(path, (*form.texts, form.label)):
         texts = tuple(sentence(path, row, c, value) for c, value in zip(form.texts, fields, strict=False))

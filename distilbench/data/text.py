@@ -45,8 +45,9 @@ class TextStream:
     """
 
     source: str
-    opened: Sequence[Path] | HubDataset
     column: str
+    files: Sequence[Path] = ()
+    dataset: HubDataset | None = None
     source_column: str = ""
     kept: int = 0
     empty: int = 0
@@ -54,21 +55,17 @@ class TextStream:
     @property
     def role(self) -> int:
         """What its sentences are, where the names of all its files say the same; a hub's dataset is plain text."""
-        roles = {PLAIN} if isinstance(self.opened, HubDataset) else set(map(role_of, self.opened))
+        roles = set(map(role_of, self.files))
         return roles.pop() if len(roles) == 1 else PLAIN
 
     def by_role(self) -> list[TextStream]:
         """The stream as one stream for each role that its files have."""
-        if isinstance(self.opened, HubDataset):
-            return [self]
-        roles = dict.fromkeys(map(role_of, self.opened))
-        return [replace(self, opened=[path for path in self.opened if role_of(path) == role]) for role in roles]
+        roles = dict.fromkeys(map(role_of, self.files))
+        return [replace(self, files=[path for path in self.files if role_of(path) == role]) for role in roles] or [self]
 
     def identity(self) -> list[str]:
         """Identify the sentences before they are read: by the hub's name and commit, else by the files' SHA-256."""
-        if isinstance(self.opened, HubDataset):
-            return self.opened.identity()
-        return [file_sha256(path) for path in self.opened]
+        return self.dataset.identity() if self.dataset else [file_sha256(path) for path in self.files]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """The sentences, each with its source ("" where none is named); they may be read again."""
@@ -83,17 +80,16 @@ class TextStream:
             raise InputError(f"{self.source}: none of its {self.empty} rows has a text in column {self.column!r}")
 
     def _rows(self) -> Iterator[tuple[object, int, Sequence[Any]]]:
-        if isinstance(self.opened, HubDataset):
-            yield from ((self.source, row, (text,)) for row, text in self.opened.read())
-            return
-        for path in self.opened:
+        if self.dataset:
+            yield from ((self.source, row, (text,)) for row, text in self.dataset.read())
+        for path in self.files:
             named = self.source_column and self.source_column in column_names(path)
             columns = (self.column, self.source_column) if named else (self.column,)
             yield from ((path, row, values) for row, values in read_columns(path, columns))
 
     def summary(self) -> str:
         """Describe what was read: "80 sentences (train)", and the rows without one."""
-        commit = self.opened.commit if isinstance(self.opened, HubDataset) else None
+        commit = self.dataset.commit if self.dataset else None
         empty = f"; {self.empty} rows without a text left out" if self.empty else ""
         what = {QUERY: "queries", DOCUMENT: "passages"}.get(self.role, "sentences")
         return f"{self.kept} {what} (train){f' of commit {commit}' if commit else ''}{empty}"
@@ -105,8 +101,8 @@ def open_text(source: str, column: str = "text", source_column: str = "") -> Tex
     """
     if source.startswith(PREFIX):
         dataset = open_hub(source, column)
-        return TextStream(source, dataset, dataset.column)
-    return TextStream(source, text_files(source), column, source_column)
+        return TextStream(source, dataset.column, dataset=dataset)
+    return TextStream(source, column, text_files(source), source_column=source_column)
 
 
 def role_of(path: Path) -> int:

@@ -173,8 +173,7 @@ class EncoderSpec:
         if not self.folder():
             return
         model = self.skeleton()
-        self._check_limit(model)
-        self._check_graph(model)
+        self._check_reading(model)
         routes = [route for router in _routers(model) for route in router.sub_modules]
         ways = [f"routes of its own ({', '.join(routes)})"] if routes else []
         lengths = [name for name in _LENGTHS if getattr(model[0], name, None) is not None]
@@ -210,8 +209,7 @@ class EncoderSpec:
     def load(self, device: str = "cpu") -> SentenceTransformer:
         """Load the encoder in evaluation mode."""
         model = self._built("cpu" if self.int8 else device)
-        self._check_limit(model)
-        self._check_graph(model)
+        self._check_reading(model)
         if self.max_tokens is not None:
             model.max_seq_length = self.max_tokens
         model = model.float().eval()  # weights saved in half precision may be trained
@@ -222,16 +220,14 @@ class EncoderSpec:
                 raise self._no_graph((str(error).splitlines() or [type(error).__name__])[0]) from error
         return model
 
-    def _check_graph(self, model: SentenceTransformer) -> None:
-        if self.int8 and (reason := no_graph(model) or ("" if reads_ids(model) else "it reads more than token ids")):
-            raise self._no_graph(reason)
-
     def _no_graph(self, reason: str) -> InputError:
         return InputError(
             f"--backend int8: encoder {self.name!r}: no graph that ONNX Runtime can run: {reason:.300}; expected torch"
         )
 
-    def _check_limit(self, model: SentenceTransformer) -> None:
+    def _check_reading(self, model: SentenceTransformer) -> None:
+        if self.int8 and (reason := no_graph(model) or ("" if reads_ids(model) else "it reads more than token ids")):
+            raise self._no_graph(reason)
         if not reads_tokens(model):
             return
         limit, positions = self.max_tokens or model.get_max_seq_length() or 0, _positions(model)

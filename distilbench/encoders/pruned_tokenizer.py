@@ -54,7 +54,12 @@ def pruned(tokenizer: Mapping[str, Any], used: Iterable[int], what: str) -> Prun
     model, prune = new["model"], {"WordPiece": _word_piece, "BPE": _byte_pairs, "Unigram": _unigram}
     kept_V = sorted(prune[model["type"]](model, kept) | added)
     number = {old: place for place, old in enumerate(kept_V)}
-    _renumber(model, number)
+    if model["type"] == "Unigram":
+        model["vocab"] = [entry for old, entry in enumerate(model["vocab"]) if old in number]
+        if model.get("unk_id") is not None:
+            model["unk_id"] = number[model["unk_id"]]
+    else:
+        model["vocab"] = {token: number[old] for token, old in model["vocab"].items() if old in number}
     for token in new.get("added_tokens") or ():
         token["id"] = number[token["id"]]
     _of_post_processor(new.get("post_processor") or {}, number)
@@ -144,15 +149,6 @@ def _within(
 
 def _is_byte(token: str) -> bool:
     return len(token) == 6 and token.startswith("<0x") and token.endswith(">")
-
-
-def _renumber(model: dict[str, Any], number: Mapping[int, int]) -> None:
-    if model["type"] == "Unigram":
-        model["vocab"] = [entry for old, entry in enumerate(model["vocab"]) if old in number]
-        if model.get("unk_id") is not None:
-            model["unk_id"] = number[model["unk_id"]]
-        return
-    model["vocab"] = {token: number[old] for token, old in model["vocab"].items() if old in number}
 
 
 def _of_post_processor(part: dict[str, Any], number: Mapping[int, int] | None = None) -> list[int]:
