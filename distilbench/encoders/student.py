@@ -150,11 +150,7 @@ def student_reading(source: EncoderSpec, teacher: EncoderSpec, asked: Mapping[st
 
 
 def load_student(
-    student: str,
-    teacher: EncoderSpec,
-    device: str,
-    pooling: str = MEAN,
-    skipped: TokenStates | None = None,
+    student: str, teacher: EncoderSpec, device: str, pooling: str = MEAN, skipped: TokenStates | None = None
 ) -> SentenceTransformer:
     """Transformer and pooling to start from, in evaluation mode.
 

@@ -19,14 +19,7 @@ from tokenizers import Tokenizer
 
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec, readable_tokenizer, transformer_folder
-from distilbench.encoders.pruned_tokenizer import (
-    PRUNABLE,
-    check_kind,
-    frequent_words,
-    grown,
-    pruned,
-    token_count,
-)
+from distilbench.encoders.pruned_tokenizer import PRUNABLE, check_kind, frequent_words, grown, pruned, token_count
 from distilbench.errors import InputError
 from distilbench.prepare.static_start import TOKENIZER, VECTORS, load_static_start, word_vectors
 from distilbench.prepare.tokens import Tokens, load_tokens

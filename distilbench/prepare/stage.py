@@ -11,13 +11,7 @@ from rich.console import Console
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import (
-    StudentSpec,
-    resolved_student,
-    student_pooling,
-    student_source,
-    with_own_tokens,
-)
+from distilbench.encoders.student import StudentSpec, resolved_student, student_pooling, student_source, with_own_tokens
 from distilbench.errors import InputError
 from distilbench.evaluation.selection import of_sts
 from distilbench.prepare.augment import operations
@@ -85,12 +79,7 @@ def _vectors(settings: PreparationSettings, corpus: Corpus, console: Console) ->
 
 
 def _with_students(
-    settings: PreparationSettings,
-    prepared: Artifacts,
-    students: Sequence[str | None],
-    console: Console,
-    *,
-    quick: bool,
+    settings: PreparationSettings, prepared: Artifacts, students: Sequence[str | None], console: Console, *, quick: bool
 ) -> Artifacts:
     named, shown = dict[str, StudentArtifacts](), set[Path]()
     for name in dict.fromkeys(students):
@@ -109,11 +98,7 @@ def _with_students(
 
 
 def prepare_student(
-    settings: PreparationSettings,
-    student: str,
-    prepared: Artifacts,
-    *,
-    quick: bool = False,
+    settings: PreparationSettings, student: str, prepared: Artifacts, *, quick: bool = False
 ) -> StudentArtifacts:
     """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""
     corpus, store = prepared.corpus, settings.artifacts

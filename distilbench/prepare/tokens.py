@@ -98,11 +98,7 @@ class Tokenising(ShardTask):
 
 
 def tokens_artifact(
-    text: CorpusText,
-    spec: EncoderSpec,
-    store: ArtifactStore,
-    size: PoolSize = AS_FIT,
-    static: Path | None = None,
+    text: CorpusText, spec: EncoderSpec, store: ArtifactStore, size: PoolSize = AS_FIT, static: Path | None = None
 ) -> Path:
     """The folder with the tokens of `text` by the tokenizer of `spec`, cut at its limit, made if not there; by that of a
     static student where the artifact that it starts from is given.
