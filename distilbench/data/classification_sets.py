@@ -1,11 +1,5 @@
-"""Sentence classification sets of a data folder, with the splits of SentEval's protocol.
-
-MR, CR, SUBJ, MPQA       sc/NAME.tsv                   text label                       cross-validated
-SST2, SST5               sc/NAME.{train,dev,test}.tsv  text label
-TREC                     sc/TREC.{train,test}.tsv      text label
-MRPC                     sc/MRPC.{train,test}.tsv      sentence1 sentence2 label
-SICK-E                   sts/SICK.{train,dev,test}.tsv sentence1 sentence2 entailment
-any other NAME           sc/NAME.{train,dev,test}.tsv  text label                       dev is optional
+"""Sentence classification sets of a data folder, with the splits of SentEval's protocol (`FORMATS`); and any other NAME with
+sc/NAME.{train,dev,test}.tsv, of which dev is optional.
 
 Every file may be gzipped. A label is any text; a set's classes are the labels of its training rows, sorted.
 """

@@ -1,10 +1,6 @@
-"""The sets that encoders are evaluated on, out of a data folder; training text is not required.
+"""The sets that encoders are evaluated on, out of a data folder (`folder`, `classification_sets`, `pair_tasks`).
 
-sts/                             STS
-sc/, sts/SICK.*                  sentence classification (`classification_sets`)
-quora/, NAME/corpus.*            retrieval (`retrieval_sets`); without judgements made of pairs (`searches`)
-glue/, nli/, ...                 labelled pair tasks (`pair_tasks`)
-quora/, cqadupstack/, unlabeled/ training text, which quantisers are calibrated on, as in a sweep
+Training text, which quantisers are calibrated on as in a sweep, is not required.
 """
 
 from __future__ import annotations

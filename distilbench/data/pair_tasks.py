@@ -1,12 +1,6 @@
-"""Labelled pair tasks of a data folder, by name: which files they are in, and how these write their labels.
+"""Labelled pair tasks of a data folder, by name: which files they are in, and how these write their labels (`FORMATS`).
 
-STSB, SICK       sts/NAME.SPLIT.tsv          sentence1 sentence2 score, 0 to 5 and 1 to 5
-MRPC, RTE        glue/NAME.SPLIT.tsv         sentence1 sentence2 label
-QNLI             glue/QNLI.SPLIT.tsv         question sentence label
-QQP              quora/pairs.tsv             question1 question2 is_duplicate split
-MNLI, SNLI       nli/...                     premise hypothesis gold_label
-
-SPLIT is train, dev or test, or another usual name (`splits`); test is optional, and every file may be gzipped.
+A file's split has any of its usual names (`splits`); test is optional, and every file may be gzipped.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ Kind = Literal["regression", "binary", "three-class"]
 HeadKind = Literal["concat", "dot"]
 
 OUTPUTS: dict[Kind, int] = {"regression": 1, "binary": 1, "three-class": 3}
-"""C of each kind of task."""
 
 WEIGHTS, DESCRIPTION = "pair_head.safetensors", "pair_head.json"
 PAIRS = 4096

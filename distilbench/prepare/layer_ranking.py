@@ -259,7 +259,6 @@ class Source:
 
     model: SentenceTransformer
     layers: LayerList
-    """The model's own."""
     tokens: Tokens
     train: Rows
     teacher: Embed

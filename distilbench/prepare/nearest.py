@@ -35,7 +35,6 @@ BLOCK = 16_384
 MINED = 64
 """Candidates for the hard negatives of a query."""
 CANDIDATES = ("queries.npy", "rows.npy", "cosine.npy")
-"""The files of `Candidates`."""
 
 
 def nearest_others(vectors_ND: NDArray[np.float32], count: int) -> NDArray[np.int64]:

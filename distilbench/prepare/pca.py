@@ -52,7 +52,7 @@ def load_pca(folder: Path) -> Pca:
 
 
 def pca_artifact(vectors: ShardedArray, train: NDArray[np.int64], store: ArtifactStore) -> Path:
-    """The folder with the axes of the training sentences (`calibration.sample` of them), fitted if not there."""
+    """The folder with the axes of the training sentences (`sampling.sample` of them), fitted if not there."""
     rows = sample(train)
     parts = {"vectors": vectors.folder.name, "rows": array_sha256(rows), "step_version": STEP_VERSION}
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 STEP_VERSION = 1
 CONFIG = "tokenizer_config.json"
 FILES = ("config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json", TOKENIZER, CONFIG)
-"""Of a pruned encoder."""
 ONLY_ONE = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 """Files that would say again what tokenizer.json says, of all tokens."""
 LOW_PADDING = 100
