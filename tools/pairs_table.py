@@ -2,11 +2,11 @@
 
 python tools/pairs_table.py RUN... [--sets] [--keep FILE.jsonl.xz]
 
-A run is the folder of `sweep --select retrieval,documents=teacher`, or a file of its records. Shares are of the teacher with
-float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. A student that several runs have
-is named with each run. With --sets also each set's own share, in float32 at the widest. --keep writes the records of all runs'
-folders without the metrics that no table has and the parts of STS sets, and with the indexes of the largest set alone; numbers
-have five digits, and the teacher and its PCA are kept of the first run.
+A run is the folder of `sweep --select retrieval,documents=teacher`, or a file of its records. Shares are of the teacher
+with float32 documents. Intervals are 95 % over seeds, or over the queries where there is one seed. A student that several
+runs have is named with each run. With --sets also each set's own share, in float32 at the widest. --keep writes the records
+of all runs' folders without the metrics that no table has and the parts of STS sets, and with the indexes of the largest
+set alone; numbers have five digits, and the teacher and its PCA are kept of the first run.
 """
 
 from __future__ import annotations
