@@ -47,11 +47,6 @@ def fenced(code: str, language: str) -> Markup:
     return Markup(f"{fence}{language}\n{code}\n{fence}")
 
 
-def code_span(code: str) -> Markup:
-    """One line of code of ours, which has no backtick and no bar."""
-    return Markup(f"`{code}`")
-
-
 def render_markdown(template: str, **values: object) -> str:
     """A Markdown template of ours; every value in it goes through `escaped`."""
     return _environment().get_template(template).render(values)
@@ -62,7 +57,6 @@ def _environment() -> jinja2.Environment:
     # Autoescape leaves Markup alone, which is what `finalize` gives.
     environment = template_environment(finalize=escaped, keep_trailing_newline=True)
     environment.filters["fenced"] = fenced
-    environment.filters["code"] = code_span
     return environment
 
 

@@ -20,7 +20,6 @@ from distilbench.encoders.student import StudentSpec
 from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
 from distilbench.reporting.board import Cell, Leaderboard, Row, SeedScores, teacher_row, told
 from distilbench.reporting.choice import recommendation
-from distilbench.reporting.databases import database_settings
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED, gives_documents
 from distilbench.reporting.markdown import one_line, render_markdown
@@ -78,7 +77,6 @@ def model_card(
         warning=below_overlap(row),
         facts=dict(_facts(row, record)),
         code=code,
-        databases=database_settings(record.quantisation, record.dim, record.bytes_per_vector),
         scored=_scored(row, seed),
         columns=columns,
         scores=scores,

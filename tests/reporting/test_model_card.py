@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import NamedTuple
 
 import pytest
 from huggingface_hub import ModelCard
@@ -11,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from distilbench.records import FROZEN, Score
 from distilbench.reporting.board import leaderboard
-from distilbench.reporting.databases import database_settings
+from distilbench.reporting.markdown import render_markdown
 from distilbench.reporting.model_card import Snippets, hub_base, model_card
 from distilbench.reporting.run_facts import Trainings
 from distilbench.storage.files import write_json
@@ -140,6 +141,19 @@ def test_what_a_card_says_of_faisss_codes_and_of_a_student_for_a_code(make_score
     records = [teacher, coded, whole]
     assert "It was trained for the code int4." in card_of(records, "coded")
     assert "It was trained for the code int4, which is another form of it." in card_of(records, "whole")
+
+
+class Setting(NamedTuple):
+    database: str
+    sent: str
+    text: str
+    fits: str
+
+
+def database_settings(code, width, size):
+    rows = render_markdown("databases.md.j2", code=code, width=width, size=size).splitlines()
+    assert all(row.startswith("| ") and row.endswith(" |") for row in rows)
+    return [Setting(*(cell.strip("`") for cell in row[2:-2].split(" | "))) for row in rows]
 
 
 def dimensions(setting):
