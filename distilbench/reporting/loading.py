@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import jinja2
 
 from distilbench.codes import FAISS_PEER
 from distilbench.encoders.onnx_graph import OUTPUT, SLOWER
 from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
+from distilbench.reporting.markdown import template_environment
 
 FITTED = (FAISS_PEER, "pca", "random_projection", "whitening")
 """Methods whose layer after the teacher, or whose code, is computed at once, without training."""
-
-UNPACK = """import torch
-from safetensors.torch import load_file, save_file
-stored = load_file({file})
-if "packed" in stored:  # a table of 4 bits: it is written anew once with 8, which sentence-transformers reads
-    rows, packed = len(stored["weights"]), stored["packed"]
-    halves = torch.stack([packed & 15, packed >> 4], dim=-1).flatten()
-    codes = halves[: len(halves) // rows * rows].view(rows, -1).to(torch.int8) - 8
-    save_file({{"embeddings": codes, "weights": stored["weights"]}}, {file})"""
 
 GRAPH, INT8_GRAPH = "onnx/model.onnx", "onnx/model_int8.onnx"
 TOKENIZER = "tokenizer.json"
@@ -75,39 +70,13 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
 
     `cut`: the model gives more numbers than the row has; False where its folder says to cut them.
     """
-    width = f", truncate_dim={record.dim}" if cut else ""
-    embed = ['vectors = model.encode(["One sentence.", "Another one."])']
     given = record.start == ON_VECTORS or gives_documents(record)
-    if record.prompts or record.documents:
-        embed = [
-            'queries = model.encode_query(["How do I reset my password?"])',
-            'vectors = model.encode_document(["One document.", "Another one."])',
-        ]
-    if given:
-        layers = f"SentenceTransformer({literal(f'{model}/documents/teacher')})" if record.documents else "model"
-        after = f'{layers}({{"sentence_embedding": given}})["sentence_embedding"].detach()'
-        after = "given" if record.documents == record.teacher else after
-        embed = [
-            *embed[:-1],
-            'given = torch.from_numpy(np.load("vectors.npy").astype("float32"))  # the teacher\'s, a row for each text',
-            f"vectors = {after}.numpy()" + (f"[:, :{record.dim}]" if record.documents else ""),
-        ]
-    lines = ["import numpy as np", "import torch"] if given else []
-    lines.append("from sentence_transformers import SentenceTransformer")
-    if record.hyperparameters.get("table") == "int4" and not record.documents:
-        lines = [*unpack_code(model).splitlines(), *lines]
-    lines += [f"model = SentenceTransformer({literal(model)}{width})", *embed]
-    if record.quantisation != "float32":
-        file = literal(f"{quantiser}/quantisation-{record.quantisation}.faiss")
-        lines = ["import faiss", *([] if given else ["import numpy as np"]), *lines]
-        lines.append(f"code = faiss.read_index({file})")
-        lines.append("codes = code.sa_encode(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))")
-    return "\n".join(lines)
+    return _code("load.py.j2", record=record, model=model, quantiser=quantiser, cut=cut, given=given)
 
 
 def unpack_code(model: str) -> str:
     """Python that makes a student's table in int4 one in int8."""
-    return UNPACK.format(file=literal(f"{model}/model.safetensors"))
+    return _code("unpack.py.j2", model=model)
 
 
 class OnnxInput(NamedTuple):
@@ -127,26 +96,16 @@ class OnnxInput(NamedTuple):
 
 def run_code(onnx_input: OnnxInput) -> str:
     """Python that embeds sentences with the graph, in the folder of the model."""
-    texts = '["One sentence.", "Another one."]'
-    prompt, document = onnx_input.prompt, onnx_input.document_prompt
-    if prompt:
-        texts = f"[{literal(prompt)} + s for s in {texts}]"
-    before = literal(document) if document else "nothing"
-    roles = [] if document is None else [f"# Of queries; before a document comes {before}."]
-    return "\n".join(
-        [
-            *roles,
-            "import numpy as np, onnxruntime",
-            "from tokenizers import Tokenizer",
-            f'tokenizer = Tokenizer.from_file("{onnx_input.tokenizer}")',
-            f"tokenizer.enable_truncation({onnx_input.max_tokens})",
-            f"tokenizer.enable_padding(pad_id={onnx_input.pad_id}, pad_token={literal(onnx_input.pad_token)})",
-            f"# {INT8_GRAPH} has int8 weights, the fastest on a processor with VNNI; of five sentences the lowest cosine",
-            f"# to the vectors in float32 is {onnx_input.int8_cosine:.4f}.",
-            f'cpu, slow = ["CPUExecutionProvider"], {json.dumps(SLOWER)}',
-            f'session = onnxruntime.InferenceSession("{GRAPH}", providers=cpu, disabled_optimizers=slow)',
-            f"batch = tokenizer.encode_batch({texts})",
-            "ids, mask = np.array([e.ids for e in batch]), np.array([e.attention_mask for e in batch])",
-            f'(vectors,) = session.run(["{OUTPUT}"], {{"input_ids": ids, "attention_mask": mask}})',
-        ]
-    )
+    graphs = {"graph": GRAPH, "int8_graph": INT8_GRAPH, "output": OUTPUT, "slower": SLOWER}
+    return _code("run_onnx.py.j2", input=onnx_input, **graphs)
+
+
+def _code(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(values).rstrip()
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = template_environment(autoescape=False, keep_trailing_newline=True)
+    environment.filters["literal"] = literal
+    return environment

@@ -60,11 +60,11 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def template_environment(**options: Any) -> jinja2.Environment:
+def template_environment(*, autoescape: bool = True, **options: Any) -> jinja2.Environment:
     """Our templates; nothing that is not Markup gets into them as it is, and no name may be unknown."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
+        autoescape=autoescape,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

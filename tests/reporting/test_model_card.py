@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import NamedTuple
@@ -10,8 +11,9 @@ import pytest
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
-from distilbench.records import FROZEN, Score
+from distilbench.records import FROZEN, ON_VECTORS, Score
 from distilbench.reporting.board import leaderboard
+from distilbench.reporting.loading import load_code
 from distilbench.reporting.markdown import render_markdown
 from distilbench.reporting.model_card import Snippets, hub_base, model_card
 from distilbench.reporting.run_facts import Trainings
@@ -141,6 +143,17 @@ def test_what_a_card_says_of_faisss_codes_and_of_a_student_for_a_code(make_score
     records = [teacher, coded, whole]
     assert "It was trained for the code int4." in card_of(records, "coded")
     assert "It was trained for the code int4, which is another form of it." in card_of(records, "whole")
+
+
+@pytest.mark.parametrize("quantisation", ["float32", "int8"])
+@pytest.mark.parametrize("start", ["teacher layers:0,2", ON_VECTORS])
+@pytest.mark.parametrize("documents", ["", "T", "T, its PCA"])
+@pytest.mark.parametrize("table", ["int8", "int4"])
+def test_what_loads_a_row_is_python(make_score, quantisation, start, documents, table):
+    form = {"quantisation": quantisation, "start": start, "documents": documents, "teacher": "T"}
+    text = load_code(make_score("s", hyperparameters={"table": table}, **form), HOSTILE, HOSTILE, cut=True)
+    assigned = [node.targets[0].id for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+    assert assigned[-1] == ("vectors" if quantisation == "float32" else "codes") and "model" in assigned
 
 
 class Setting(NamedTuple):
