@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ from markupsafe import Markup
 
 from distilbench.codes import FAISS_PEER, FAMILIES, code_of, family_of
 from distilbench.encoders.encoder import HUB_IDS
-from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import StudentSpec
 from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
 from distilbench.reporting.board import Cell, Leaderboard, Row, SeedScores, teacher_row, told
@@ -68,58 +66,28 @@ def model_card(
     record = seed.record
     name = row.name + ("" if told(row) == row.name else f" ({record.quantisation})")
     columns, scores = _scores(board, row, seed)
+    family = family_of(record.quantisation)
+    tested = {s.task for s in record.scores if s.split == "test"}
     return render_markdown(
         "model_card.md.j2",
         metadata=Markup(_metadata(record, name, code.base_model)),
         name=name,
         record=record,
-        summary=_summary(board, row, record),
+        row=row,
+        recommended=recommendation("", row, board, serving_costs(board)),
         warning=below_overlap(row),
-        facts=dict(_facts(row, record)),
+        peer=FAMILIES[family[0]].text if family and record.method == FAISS_PEER else "",
+        fitted=record.method in FITTED,
+        given=gives_documents(record),
+        trained_for=code_of(record.hyperparameters),
+        overlap=code_overlap(row),
+        set_name=set_name,
         code=code,
-        scored=_scored(row, seed),
         columns=columns,
         scores=scores,
-        training=_training_text(record),
         hyperparameters={str(name): value(setting) for name, setting in record.hyperparameters.items()},
         reproduce=reproduce_command(training) if training else "",
-        limitations=list(_limitations(row, record)),
-    )
-
-
-def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
-    """What the model is, how it was made, and what is said of it on page, terminal and by `best`."""
-    family, trained_for = family_of(record.quantisation), code_of(record.hyperparameters)
-    if record.role == "teacher":
-        made = f"It is {record.teacher} itself, the teacher of the students that it was scored beside."
-    elif family and record.method == FAISS_PEER:
-        made = (
-            f"It is {record.teacher} itself; its vectors are kept in FAISS's own code {record.quantisation}: "
-            f"{FAMILIES[family[0]].text}. It was fitted to training embeddings, without training a student."
-        )
-    elif record.method in FITTED:
-        made = (
-            f"It is {record.teacher} with a layer after it that DistilBench fitted ({record.method}), without training."
-        )
-    else:
-        teacher = f", with {record.teacher} as its teacher" if record.teacher else ""
-        what = "the query encoder" if record.documents else "it"
-        made = f"DistilBench trained {what} by the method {record.method}{teacher}."
-        if trained_for != "float32":
-            other = "" if trained_for == record.quantisation else ", which is another form of it"
-            made += f" It was trained for the code {trained_for}{other}."
-    one = recommendation("", row, board, serving_costs(board))
-    what, kept = "A sentence-transformers model: a sentence becomes", "kept"
-    if record.documents:
-        given = "are the given vectors of" if gives_documents(record) else "by"
-        what = (
-            "A sentence-transformers model for search: queries are embedded by the student, documents "
-            f"{given} {record.documents}. Each becomes"
-        )
-        kept = "a document's kept"
-    return (
-        f"{what} {record.dim:,} numbers, {kept} in {record.bytes_per_vector:,} bytes ({record.quantisation}). {made} "
-        f"In all: {one.summary} ({one.interval})."
+        unmeasured=[name for name, tasks in _MEASURABLE if not tested & set(tasks)],
     )
 
 
@@ -194,70 +162,3 @@ def _shown(cell: Cell) -> str:
     if cell.value is None:
         return ""
     return f"{cell.value:.2f}" + ("" if cell.interval is None else f" ± {cell.interval:.2f}")
-
-
-def _facts(row: Row, record: ScoreRecord) -> Iterator[tuple[str, str]]:
-    of_queries = " (the query encoder)" if record.documents else ""
-    yield "Method", f"{record.method} ({record.label})"
-    yield "Teacher", record.teacher or "none"
-    yield "Student starts from", record.start
-    if record.documents:
-        given = "their vectors were given; what follows these is in documents/"
-        yield "Queries", "the student (encode_query)"
-        yield "Documents", f"{record.documents} ({given if gives_documents(record) else 'encode_document'})"
-    yield "Dimensions", f"{record.dim:,}"
-    yield "Bytes per vector", f"{record.bytes_per_vector:,} ({record.quantisation})"
-    for role, prompt in record.prompts.items():
-        texts = "other text" if role == TEXT else f"a {role}"
-        yield f"Put before {texts}", f'"{prompt}"' if prompt else "nothing"
-    if record.parameters:
-        yield "Parameters", f"{record.parameters:,}{of_queries}"
-    if record.latency_ms is not None:
-        yield "Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches{of_queries}"
-    if (own := code_overlap(row)) is not None:
-        kept = f"{own.overlap10_with_flat:.1f} % of those of its float32 vectors ({set_name(own.set, own.split)})"
-        yield "First 10 neighbours kept", kept
-    yield "Corpus", record.corpus + (" (for demonstration)" if record.demonstration else "")
-
-
-def _scored(row: Row, seed: SeedScores) -> str:
-    said = "A dev score takes part in choosing settings and students: it is not a result."
-    if any(s.low is not None for s in seed.record.scores):
-        said += " An interval is the bootstrap's, over the items of the set."
-    if len(row.seeds) > 1:
-        numbers = ", ".join(str(one_seed.record.seed) for one_seed in row.seeds)
-        said += f" This model is the one of seed {seed.record.seed}; means are over the seeds {numbers}, ± half of the 95 % "
-        said += "confidence interval (Student's t over seeds)."
-    code, documents = seed.record.quantisation, seed.record.documents
-    if documents:
-        said += f" Scores are of the pair: of the student's queries among documents by {documents}."
-    if code != "float32":
-        both = "" if documents else "of both sentences in STS, "
-        said += f" Scores are of the {code} codes: {both}of the documents in retrieval."
-    return said
-
-
-def _training_text(record: ScoreRecord) -> str:
-    run = f"part of the run {record.run}"
-    how = run if record.trial is None else f"trial {record.trial} of the sweep {record.run}"
-    if record.role == "teacher":
-        return f"As it came; scored as {how}."
-    made = "Fitted to" if record.method in FITTED else "Trained on"
-    return f"{made} {record.corpus} with seed {record.seed}, as {how}."
-
-
-def _limitations(row: Row, record: ScoreRecord) -> Iterator[str]:
-    tested = {s.task for s in record.scores if s.split == "test"}
-    missing = [name for name, tasks in _MEASURABLE if not tested & set(tasks)]
-    if record.demonstration:
-        yield "The corpus is small, for demonstration: how the model does on other text is not known."
-    if missing:
-        yield f"Not measured on any test set, in this form: {', '.join(missing)}."
-    yield "Not measured: other languages, domains and lengths than those of the sets above; bias; safety."
-    if record.latency_ms is None:
-        yield "Not measured: its latency."
-    if len(row.seeds) == 1:
-        yield "One seed: how much of its scores is chance is not known."
-    if record.provenance.commit.endswith("+changes"):
-        yield "The code had changes that are in no commit."
-    yield "No licence is stated here: those of the teacher, of the student's start and of the training text apply."
