@@ -47,11 +47,6 @@ def unbroken(text: str) -> str:
     return text.replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0")
 
 
-def key(number: float | None) -> str:
-    """What a cell is sorted by: enough digits to tell scores apart; nothing for None."""
-    return "" if number is None else f"{number:.4f}"
-
-
 def millions(count: int) -> str:
     """A count as 22.7 M, 9.1 k or 512."""
     if count >= 1_000_000:
@@ -90,5 +85,5 @@ def index_setting(cost: IndexCost) -> str:
     return ", ".join(filter(None, (lists, cost.setting, "GPU" if cost.device == "cuda" else "")))
 
 
-_filters = (short, signed, fixed, unbroken, key, millions, binary, value, code_of)
+_filters = (signed, fixed, unbroken, millions, value, code_of)
 FILTERS = {"shown": finite, **{function.__name__: function for function in _filters}}
