@@ -14,7 +14,6 @@ from distilbench.reporting.drawing import (
     Plot,
     doubling_ticks,
     frame,
-    log_axis,
     method_look,
     plain,
     plot_of,
@@ -141,7 +140,7 @@ def draw_trade_off(data: TradeOff) -> go.Figure:
     y_title = f"Test {measure}" if len(measure) <= LONGEST else "Test score"
     frame(figure, "Sentences per second (log scale)" if data.device else "Bytes per vector (log scale)", y_title)
     if data.device:
-        log_axis(figure)
+        figure.update_xaxes(type="log", tickformat=",.3~r")  # whose numbers are written out
     else:
         doubling_ticks(figure, [int(mark.x) for mark in data.marks])
     lined = [y for points in (*data.fronts.values(), data.taken) for _, y in points]

@@ -18,14 +18,10 @@ MOST_DOUBLINGS = 12
 
 
 class Palette(NamedTuple):
-    """Colours of one theme. `hues` are Okabe and Ito's (2008), made darker on white and lighter on black.
-
-    `faint` is for marks that stand back until they are asked for.
-    """
+    """Colours of one theme. `hues` are Okabe and Ito's (2008), made darker on white and lighter on black."""
 
     ink: str
     muted: str
-    faint: str
     grid: str
     surface: str
     hues: tuple[str, str, str, str, str, str]
@@ -33,9 +29,9 @@ class Palette(NamedTuple):
 
 _LIGHT_HUES = ("#0060a8", "#c84b00", "#008f68", "#b5538c", "#d99400", "#4da9e0")
 _DARK_HUES = ("#5b9df0", "#f07b3c", "#2fbf92", "#d97fb8", "#f0cb5a", "#a9ddf7")
-LIGHT = Palette("#1d2126", "#5b626c", "#a9adb3", "#e7e5df", "#ffffff", _LIGHT_HUES)
-DARK = Palette("#e9e7e2", "#a7adb6", "#656c75", "#2d3239", "#1b1f24", _DARK_HUES)
-DARK_OF = {**dict(zip(LIGHT[:5], DARK[:5], strict=True)), **dict(zip(LIGHT.hues, DARK.hues, strict=True))}
+LIGHT = Palette("#1d2126", "#5b626c", "#e7e5df", "#ffffff", _LIGHT_HUES)
+DARK = Palette("#e9e7e2", "#a7adb6", "#2d3239", "#1b1f24", _DARK_HUES)
+DARK_OF = {**dict(zip(LIGHT[:4], DARK[:4], strict=True)), **dict(zip(LIGHT.hues, DARK.hues, strict=True))}
 """By each light colour the dark one: figures are drawn in light colours, and a page's script replaces them."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
 _LOOKS: Mapping[str, tuple[int, str]] = {
@@ -83,11 +79,6 @@ def method_look(method: str, role: str) -> Look:
         return Look("teacher and its codes", LIGHT.ink, "diamond-open")
     hue, symbol = _LOOKS.get(method, (sum(method.encode()) % 4, SYMBOLS[4 + sum(method.encode()) % 3]))
     return Look(_NAMES.get(method, method), LIGHT.hues[hue], symbol + ("-open" if role == "baseline" else ""))
-
-
-def kind_colour(place: int) -> str:
-    """The colour of the `place`-th thing that is no method, such as a group of trials; grey after the six."""
-    return LIGHT.hues[place] if place < len(LIGHT.hues) else LIGHT.faint
 
 
 def plot_of(name: str, title: str, caption: str, figure: go.Figure, *, wide: bool = False) -> Plot:
@@ -139,11 +130,6 @@ def span(heights: Sequence[float], lined: Sequence[float]) -> tuple[float, float
     low = min([heights[len(heights) // 10], *lined])
     room = 0.06 * ((heights[-1] - low) or 1.0)
     return low - room, heights[-1] + room
-
-
-def log_axis(figure: go.Figure) -> None:
-    """A logarithmic x axis whose numbers are written out."""
-    figure.update_xaxes(type="log", tickformat=",.3~r")
 
 
 def doubling_ticks(figure: go.Figure, values: Sequence[int]) -> None:

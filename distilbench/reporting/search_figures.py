@@ -19,7 +19,7 @@ from optuna.trial import TrialState, create_trial
 from distilbench.choices import QUALITY
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.drawing import LIGHT, Plot, doubling_ticks, frame, kind_colour, plain, plot_of, span
+from distilbench.reporting.drawing import LIGHT, Plot, doubling_ticks, frame, plain, plot_of, span
 from distilbench.reporting.run_facts import unique_trials
 from distilbench.search.objectives import COSTS, directions
 
@@ -30,7 +30,7 @@ MOST_MARKS = 1000
 MOST_TRIALS = 1000
 """Read for importance, spread over the search: Optuna copies all trials for each parameter."""
 MOST_CURVES = 150
-MOST_SIZES = 6
+MOST_SIZES = len(LIGHT.hues)
 DIVERGED = "Of the lowest tenth some may lie below the axis."
 
 
@@ -69,8 +69,8 @@ def _history(complete: Sequence[TrialRecord]) -> Plot:
     figure = optuna.visualization.plot_optimization_history(studies)
     for place, study in enumerate(studies):
         marks, best = figure.data[3 * place : 3 * place + 2]
-        marks.update(marker={"color": kind_colour(place), "size": 6, "opacity": 0.5}, showlegend=False)
-        best.update(line={"color": kind_colour(place), "width": 2.2, "shape": "hv"}, name=study.study_name)
+        marks.update(marker={"color": LIGHT.hues[place], "size": 6, "opacity": 0.5}, showlegend=False)
+        best.update(line={"color": LIGHT.hues[place], "width": 2.2, "shape": "hv"}, name=study.study_name)
     figure.data = [trace for n, trace in enumerate(figure.data) if n % 3 < 2]
     frame(figure, "Completed trials of the size, in order", "Dev objective (selection)")
     figure.update_yaxes(range=span(sorted(_objective(t) or 0.0 for t in complete), ()))
@@ -92,7 +92,7 @@ def _curves(trials: Sequence[TrialRecord]) -> Plot:
         study.add_trial(create_trial(state=TrialState.PRUNED, intermediate_values=values))
     figure = optuna.visualization.plot_intermediate_values(study)
     for t, trace in zip(drawn, figure.data, strict=True):
-        colour = LIGHT.muted if t.state == "PRUNED" else kind_colour(0)
+        colour = LIGHT.muted if t.state == "PRUNED" else LIGHT.hues[0]
         width, opacity = (2.6, 1.0) if t.number in strong else (0.8, 0.45)
         trace.update(name=f"Trial {t.number}", line={"color": colour, "width": width}, marker={"size": 4})
         trace.update(opacity=opacity)
@@ -121,7 +121,7 @@ def _front(complete: Sequence[TrialRecord]) -> list[Plot]:
     )
     others, front = figure.data
     others.marker = {"color": LIGHT.muted, "size": 6, "opacity": 0.5}
-    front.marker = {"color": kind_colour(0), "size": 11}
+    front.marker = {"color": LIGHT.hues[0], "size": 11}
     frame(figure)
     if cost == "bytes":
         doubling_ticks(figure, [int(t.values[cost]) for t in valued])
@@ -150,7 +150,7 @@ def _importance(complete: Sequence[TrialRecord]) -> Plot | None:
         params = {name: float(values[name]) if numbers[name] else _text(values[name]) for name in own}
         study.add_trial(create_trial(params=params, distributions=own, value=ranks[place]))
     figure = optuna.visualization.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
-    figure.update_traces(marker={"color": kind_colour(0)}, hoverinfo="skip", hovertemplate=None)
+    figure.update_traces(marker={"color": LIGHT.hues[0]}, hoverinfo="skip", hovertemplate=None)
     frame(figure, "Importance", "")
     figure.update_xaxes(showgrid=True, range=[0, 1.15 * max(figure.data[0].x)])
     caption = (
