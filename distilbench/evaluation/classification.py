@@ -130,10 +130,9 @@ def validated(features_ND: Features, classes_N: Classes, train_N: Mask, dev_N: M
     """Trained where `train_N` is true, by the best penalty for `dev_N`; tested on the others."""
     solver = Logistic(features_ND, classes_N)
     right_PN = solver.predict([Problem(train_N, c) for c in CROSS_VALIDATED_C]) == classes_N
-    accuracies = [round(100 * float(right_N[dev_N].mean()), 2) for right_N in right_PN]
-    best = int(np.argmax(accuracies))
+    best, dev = _best(right_PN, [dev_N], len(CROSS_VALIDATED_C))
     correct = right_PN[best][~(train_N | dev_N)]
-    return Classified(accuracies[best], 100 * float(correct.mean()), correct)
+    return Classified(dev, 100 * float(correct.mean()), correct)
 
 
 def _folds(rows: NDArray[np.int64], classes_N: Classes) -> Iterator[tuple[Mask, Mask]]:

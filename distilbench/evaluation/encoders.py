@@ -132,7 +132,8 @@ class _Scored:
 
 def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, corpus: Corpus, rows: Rows) -> None:
     """Check that the vectors of the `rows` of `corpus` have a direction."""
-    bad = np.flatnonzero(~(np.linalg.norm(vectors_ND, axis=1) > LEAST_NORM))
+    norm_N = np.linalg.norm(vectors_ND, axis=1)
+    bad = np.flatnonzero(~((norm_N > LEAST_NORM) & (norm_N < np.inf)))
     if len(bad):
         text = corpus.quoted(int(rows[bad[0]]))
         raise InputError(f"encoder {encoder!r}: the vector of {text} is zero or not finite, and has no cosine")

@@ -46,7 +46,6 @@ Mask = NDArray[np.bool_]
 class Probed(NamedTuple):
     """A task on one encoder's embeddings; `predicted_P` and `target_P` are of the reported split's pairs, in their order."""
 
-    task: str
     split: Literal["dev", "test"]
     scores: list[Score]
     """In the order of `metrics_of`, with their intervals; empty where `note` says why."""
@@ -92,7 +91,7 @@ def probe(embed: Embed, task: PairTask, *, limit: int = LIMIT, seed: int = SEED)
         )
         for metric, value in metrics.items()
     ]
-    return Probed(task.name, split, scores, note, _penalties(task)[best], predicted_P, target_P)
+    return Probed(split, scores, note, _penalties(task)[best], predicted_P, target_P)
 
 
 def _resampled(metric: Metric, predicted_P: NDArray[np.float64], target_P: NDArray[np.float64]) -> Resampled:
@@ -130,9 +129,6 @@ def _features(embed: Embed, parts: Sequence[PairSplit], train_N: Mask) -> NDArra
     left_N, right_N = (np.concatenate([getattr(part, side) for part in parts]) for side in ("left_P", "right_P"))
     rows_U = np.unique(np.concatenate([left_N, right_N]))
     vectors_UD = embed(rows_U)
-    bad_U = ~np.isfinite(vectors_UD).all(axis=1)
-    if bad_U.any():
-        raise ValueError(f"the vector of row {rows_U[bad_U.argmax()]} is not finite")
     length = _size(vectors_UD)
     left_ND, right_ND = (vectors_UD[np.searchsorted(rows_U, side_N)] for side_N in (left_N, right_N))
     features_NF = pair_features(left_ND, right_ND)

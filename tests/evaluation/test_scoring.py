@@ -238,7 +238,7 @@ def test_vectors_without_a_direction_are_refused(tmp_path: Path, prepared: Prepa
         with pytest.raises(InputError, match=message):
             score(prepared, corpus, tmp_path, replace(teacher, vectors_ND=broken), [32], [])
     broken = np.array(teacher.vectors_ND)
-    broken[np.searchsorted(rows, pair)] = 0
+    broken[np.searchsorted(rows, pair)] = np.inf
     with pytest.raises(InputError, match=rf"the vector of row {pair} is"):  # the data forbid showing text
         score(prepared, replace(corpus, show=False), tmp_path, replace(teacher, vectors_ND=broken), [32], [])
     broken = np.array(teacher.vectors_ND)
