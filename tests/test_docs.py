@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
+from distilbench import cli
 from distilbench.cli import app
-from distilbench.cli.options import SETTINGS
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 
@@ -140,7 +140,7 @@ def _check_values(name: str, given: dict[str, Any], whole: bool) -> None:
     """Raise InputError for an option whose value is none of those that it can have. Nothing is read or fetched for it."""
     remote = ("storage", "warm_start")  # whether a URI can be used is asked of its service
     values = {key: value for key, value in given.items() if value not in (None, [], ()) and key not in remote}
-    kind = SETTINGS[name]
+    kind = getattr(cli, f"{name.capitalize()}Settings")
     if not whole:  # a part of a command, in a sentence, may leave out what is needed
         missing = {key for key, field in kind.model_fields.items() if field.is_required()} - set(values)
         values |= dict.fromkeys(missing, "hpd")

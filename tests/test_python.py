@@ -18,7 +18,6 @@ from sentence_transformers import SentenceTransformer
 from test_docs import blocks, text_of
 
 import distilbench
-from distilbench.cli.options import SETTINGS
 from distilbench.cluster.provenance import provenance
 from distilbench.commands import evaluate as evaluate_module
 from distilbench.commands import sweep as sweep_module
@@ -52,7 +51,7 @@ fixed: {batch_size: 16, clusters: 4, lambda: 1}
 def test_a_function_has_the_settings_of_its_command(name: str) -> None:
     import distilbench.cli
 
-    function, fields = getattr(distilbench, name), SETTINGS[name].model_fields
+    function, fields = getattr(distilbench, name), getattr(distilbench.cli, f"{name.capitalize()}Settings").model_fields
     signature = inspect.signature(function)
     assert set(signature.parameters) == set(fields)
     for parameter in signature.parameters.values():

@@ -45,8 +45,6 @@ TERMINATED = 143
 """The exit status of a command that SIGTERM ended, as a scheduler or container sends it: 128 + SIGTERM."""
 GO_ON = ("sweep", "compare", "prepare", "evaluate", "index")
 """Commands that go on where they were interrupted."""
-SETTINGS: dict[str, type[Settings]] = {}
-"""The settings of each command."""
 
 
 def with_options(command: Callable[[S], None], settings: type[S]) -> Callable[..., None]:
@@ -69,7 +67,6 @@ def with_options(command: Callable[[S], None], settings: type[S]) -> Callable[..
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    SETTINGS[command.__name__] = settings
     return run
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,17 +62,13 @@ class HeldOutSet:
     """Held-out sentences `rows` with the teacher's first neighbours `near_NK` among them, as positions, and pairs of them,
     near and far, with the teacher's cosines. `sources` are positions of those of each source, such as a language."""
 
+    name: ClassVar[str] = OWN_TEXT
     rows: Rows
     near_NK: NDArray[np.int64]
     left_P: Rows
     right_P: Rows
     cosine_P: NDArray[np.float64]
     sources: Mapping[str, Rows] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return OWN_TEXT
 
     @property
     def columns(self) -> tuple[Rows, ...]:
