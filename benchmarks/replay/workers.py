@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import optuna
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from distilbench.codes import CompetitionKey
 from distilbench.search.search_plan import Search
@@ -78,9 +78,11 @@ class Answered(Suggestions):
             return None
         setting = self.answers.answer(params)
         self.answered.append(setting)
-        self.params[-1] = dict(setting.params)
         drawn, distributions = self.space.in_study(setting.searched)
-        self.asked[-1] = self.asked[-1]._replace(params=drawn, distributions=distributions)
+        attrs = self.asked[-1].system_attrs
+        self.asked[-1] = create_trial(
+            state=TrialState.RUNNING, params=drawn, distributions=distributions, system_attrs=attrs
+        )
         return dict(setting.params)
 
 

@@ -7,19 +7,17 @@ repeats the same suggestions, then goes on as if nothing had been.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from distilbench.codes import competition_key
 from distilbench.search.objectives import directions
 from distilbench.search.search_plan import Search
 from distilbench.search.stopping import Halving, waits_at_rungs
-from distilbench.search.study import LAST, judged_rungs, trial_params
+from distilbench.search.study import LAST, judged_rungs, trial_group
 from distilbench.trials.budget import Budget
 
 STREAMS = 1_000_003
@@ -39,9 +37,7 @@ def default_max_pending(at_once: int) -> int:
     return MAX_PENDING if at_once <= MAX_PENDING else 2 * at_once
 
 
-def visible_outcomes(
-    budget: Budget, params: Sequence[Mapping[str, Any]], lookup: TrialLookup, count: int
-) -> list[FrozenTrial] | None:
+def visible_outcomes(budget: Budget, lookup: TrialLookup, count: int) -> list[FrozenTrial] | None:
     """How the first `count` trials of a search by halving ended; None while one of them is still to be trained.
 
     They are judged by themselves, as far as they can be without later ones. Each has then ended, or waits at a rung for a
@@ -53,7 +49,7 @@ def visible_outcomes(
     if len(trials) < count:
         return None
     for number, trial in enumerate(trials):
-        verdicts.enter(number, competition_key(dict(params[number])))
+        verdicts.enter(number, trial_group(trial))
         for rung, value in judged_rungs(trial).items():
             verdicts.report(number, rung, value)
         if (last := trial.user_attrs.get(LAST)) is not None:
@@ -75,23 +71,16 @@ def visible_outcomes(
     return outcomes
 
 
-class Suggestion(NamedTuple):
-    """What was suggested for a trial: the parameters that were drawn, and what the sampler notes of them."""
-
-    params: dict[str, Any]
-    distributions: dict[str, BaseDistribution]
-    system_attrs: Mapping[str, Any]
-
-    def as_trial(self, ended: FrozenTrial | None) -> FrozenTrial:
-        """The trial in a sampler's study, with the end of `ended`; RUNNING where that is not visible."""
-        return create_trial(
-            state=ended.state if ended else TrialState.RUNNING,
-            values=ended.values if ended and ended.state == TrialState.COMPLETE else None,
-            params=self.params,
-            distributions=self.distributions,
-            system_attrs=dict(self.system_attrs),
-            intermediate_values=dict(ended.intermediate_values) if ended else None,
-        )
+def _with_end(suggested: FrozenTrial, ended: FrozenTrial | None) -> FrozenTrial:
+    """A suggested trial in a sampler's study, with the end of `ended`; RUNNING where that is not visible."""
+    return create_trial(
+        state=ended.state if ended else TrialState.RUNNING,
+        values=ended.values if ended and ended.state == TrialState.COMPLETE else None,
+        params=suggested.params,
+        distributions=suggested.distributions,
+        system_attrs=suggested.system_attrs,
+        intermediate_values=dict(ended.intermediate_values) if ended else None,
+    )
 
 
 class Suggestions:
@@ -108,9 +97,8 @@ class Suggestions:
 
     def _begin(self, stream: int) -> None:
         self._stream = stream
-        self.asked: list[Suggestion] = []
-        self.params: list[dict[str, Any]] = []
-        """All hyper-parameters of each trial that was asked for."""
+        self.asked: list[FrozenTrial] = []
+        """The trials that were suggested: what was drawn, and what the sampler notes of it."""
         self._samplers: dict[str | None, BaseSampler] = {}
         """By student."""
 
@@ -126,18 +114,15 @@ class Suggestions:
         study = self._study(start.get("student") if "student" in self.space.parameters else None, visible)
         if start or number < len(self.search.starts):
             study.enqueue_trial(self.space.in_study(start)[0])
-        trial = study.ask()
-        params = self.space.suggest(trial)
-        attrs = study.get_trials(deepcopy=False)[-1].system_attrs
-        self.asked.append(Suggestion(trial.params, trial.distributions, attrs))
-        self.params.append(params)
+        params = self.space.suggest(study.ask())
+        self.asked.append(study.get_trials(deepcopy=False)[-1])
         return params
 
     def _visible(self, count: int, lookup: TrialLookup) -> list[FrozenTrial] | None:
         """How the first `count` trials ended; None while one of them has not finished."""
         if self.waits:
             learns = self.space.searcher == "tpe"
-            return visible_outcomes(self.space.budget, self.params, lookup, count) if learns else []
+            return visible_outcomes(self.space.budget, lookup, count) if learns else []
         finished = [trial for trial in map(lookup, range(count)) if trial is not None]
         return finished if len(finished) == count else None
 
@@ -152,7 +137,7 @@ class Suggestions:
         )
         for number, suggested in enumerate(self.asked):
             if student in (None, suggested.params.get("student")):
-                study.add_trial(suggested.as_trial(visible[number] if number < len(visible) else None))
+                study.add_trial(_with_end(suggested, visible[number] if number < len(visible) else None))
         return study
 
     def repeat(self, trials: Sequence[FrozenTrial]) -> None:
@@ -164,6 +149,5 @@ class Suggestions:
         for trial in trials:
             if self.ask(by_number.get) is None or self.asked[-1].params != trial.params:
                 self._begin(stream=len(trials))
-                self.asked = [Suggestion(t.params, t.distributions, {}) for t in trials]
-                self.params = [trial_params(t) for t in trials]
+                self.asked = list(trials)
                 break
