@@ -67,10 +67,9 @@ class MethodSweep:
         self.settings, self.member, self.members, self.inputs, self.clock = settings, member, members, inputs, clock
         self.console, self.page, self.copy = around
         self.run, self.space, self.prepared = member.run, member.space, member.run / "prepared"
-        method = get_method(self.space.method)
-        self.widths = self.space.judged_widths(method.judged_widths)
+        self.widths = self.space.judged_widths
         """Every width that a student is judged at."""
-        self.groups = self.space.groups(method.judged_widths)
+        self.groups = self.space.groups
         """Every group of which a student is chosen."""
 
     def carry_out(self) -> None:
@@ -131,7 +130,7 @@ class MethodSweep:
     def score_references(self, clock: Clock) -> None:
         """Score what students are compared with, while the sweep's `clock` has time; what is missing then is noted."""
         settings, width = self.settings, self.board.prepared.vectors.width
-        sensible = [size for size in self.space.bytes_competed if 2 * size <= width]  # more is int4's
+        sensible = [size for size in self.space.code_settings if 2 * size <= width]  # more is int4's
         if settings.faiss_baselines is None:
             peers = self.board.peers(sensible, USUAL_FAMILIES)
         else:
@@ -199,7 +198,7 @@ class MethodSweep:
             remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
         budget = self.space.budget
         self.clock.steps_of = budget.steps_of
-        sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
+        sizes = max(len(self.space.dimensions), len(self.space.code_settings)) * max(1, len(self.space.students))
         # When the time is over, the best may still wait, and is itself trained to its end.
         each = budget.confirm.seeds if waits_at_rungs(budget) else budget.confirm.seeds - 1
         trainings = sizes * budget.confirm.top * each / self.resources.concurrency
@@ -221,7 +220,7 @@ class MethodSweep:
 
     def _serves_each_size(self) -> bool:
         """Whether there is a student of every number of bytes."""
-        found = best_per_group(finished_trials(self.study), 1)
+        found = best_per_group(finished_trials(self.study))
         return {group.bytes for group in self.groups} <= {group.bytes for group in found}
 
     def _confirm(self, search: Search) -> None:

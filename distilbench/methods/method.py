@@ -54,7 +54,7 @@ SMALLEST = 16
 
 
 def nested_widths(params: dict[str, Any]) -> tuple[int, ...]:
-    """The widths that a training with `params` serves, largest first: output_dim alone unless it is nested."""
+    """The widths at which a training with `params` is judged, largest first: output_dim alone unless it is nested."""
     d = int(params["output_dim"])
     if not params.get("nested"):
         return (d,)
@@ -145,11 +145,6 @@ class Method(Learner):
     @classmethod
     def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
         """Leading dimensions at which the embedding is meant to be used; more than one where it is nested."""
-        return nested_widths(params)
-
-    @classmethod
-    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """The leading dimensions at which a student is judged on dev, largest first; the objective is the mean over them."""
         return nested_widths(params)
 
     def task_scores(self, split: Literal["dev", "test"]) -> list[Score]:

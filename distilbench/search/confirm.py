@@ -43,10 +43,9 @@ def chosen_trials(
     Of trials with the same settings only the first: they are one training, made twice. Of nested trainings the one with
     the highest objective over all its widths is taken wherever none is better by more than `SAME`.
     """
-    ranked_by_group = best_per_group(trials, len(trials), waiting)
-    ranking = {group: list(distinct_settings(ranked)) for group, ranked in ranked_by_group.items()}
     best = {}
-    for group, ranked in ranking.items():
+    for group, candidates in best_per_group(trials, waiting).items():
+        ranked = list(distinct_settings(candidates))
         first = nested_leader(ranked, group)
         best[group] = [first, *(t for t in ranked if t is not first)][:top]
     for group in groups:

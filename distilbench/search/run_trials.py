@@ -78,9 +78,9 @@ class _Recorder:
     def _keep_the_best(self, trial: FrozenTrial) -> None:
         """Keep a trial's checkpoints only while it may be confirmed: no other trial of its group is better."""
         self.held.add(trial.number)
-        finished, top = finished_trials(self.study), self.search.space.budget.confirm.top
+        top = self.search.space.budget.confirm.top
         kept: set[int] = set()
-        for group, ranked in best_per_group(finished, len(finished)).items():
+        for group, ranked in best_per_group(finished_trials(self.study)).items():
             first = itertools.islice(distinct_settings(ranked), top)
             kept |= {t.number for t in (*first, nested_leader(ranked, group))}
         for number in self.held - kept:

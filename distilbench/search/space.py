@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from distilbench.choices import Searcher
 from distilbench.codes import CompetitionKey, competition_key, stored_bytes
 from distilbench.encoders.student import aliases, setting_for
+from distilbench.methods.method import nested_widths
 from distilbench.trials.budget import Budget
 
 Value = bool | int | float | str
@@ -63,6 +63,13 @@ class Range(BaseModel):
         if self.choices is not None:
             return list(self.choices)
         return [self.low, self.high]
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        """The same as Optuna has it."""
+        if self.choices is not None:
+            return CategoricalDistribution(self.choices)
+        return (IntDistribution if isinstance(self.low, int) else FloatDistribution)(self.low, self.high, log=self.log)
 
     @property
     def is_numeric(self) -> bool:
@@ -148,15 +155,11 @@ class SearchSpace(SpaceContent):
         """Whether no more is searched than students and output dimensions: every combination is tried once."""
         return self.parameters.keys() <= GIVEN
 
-    def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[CompetitionKey]:
-        """Every group that some trial can compete in (`competition_key`), rising; `widths_of` as for `judged_widths`."""
-        settings = self._settings("student", "output_dim", "nested", "widths", "bits", "codebooks")
-        return sorted({competition_key(s, w) for s in settings for w in widths_of(s)})
-
     @property
-    def bytes_competed(self) -> list[int]:
-        """The bytes of a vector within which trials compete, rising; [] where they compete within output dimensions."""
-        return list(self.code_settings)
+    def groups(self) -> list[CompetitionKey]:
+        """Every group that some trial can compete in (`competition_key`), rising."""
+        settings = self._settings("student", "output_dim", "nested", "widths", "bits", "codebooks")
+        return sorted({competition_key(s, w) for s in settings for w in nested_widths(s)})
 
     def bytes_of(self, setting: Mapping[str, Any]) -> int | None:
         """The bytes within which a trial that is given `setting` competes; None where it competes within dimensions, or
@@ -171,7 +174,8 @@ class SearchSpace(SpaceContent):
 
     @property
     def code_settings(self) -> dict[int, dict[str, Any]]:
-        """For each of `bytes_competed` the first dimension and code, of those that are searched, that make it up."""
+        """By the bytes of a vector within which trials compete, rising, the first searched dimension and code that make
+        them up; {} where trials compete within output dimensions."""
         found: dict[int, dict[str, Any]] = {}
         for values in self._settings("output_dim", "bits", "codebooks"):
             active = {n: v for n, v in values.items() if n in self.parameters and self.parameters[n].active(values)}
@@ -193,11 +197,11 @@ class SearchSpace(SpaceContent):
             return r.values if r.active(setting) else [self.defaults[name]]
         return self.possible(name)
 
-    def judged_widths(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
-        """Every width at which `widths_of` (a method's `judged_widths`) says that some trial is judged, rising."""
-        return sorted(
-            {w for setting in self._settings("student", "output_dim", "nested", "widths") for w in widths_of(setting)}
-        )
+    @property
+    def judged_widths(self) -> list[int]:
+        """Every width at which some trial is judged, rising."""
+        settings = self._settings("student", "output_dim", "nested", "widths")
+        return sorted({w for setting in settings for w in nested_widths(setting)})
 
     def possible(self, name: str) -> list[Any]:
         """The values that parameter `name` can take, also where it is not searched; of a range its two ends."""
@@ -234,17 +238,9 @@ class SearchSpace(SpaceContent):
         values = {**self.fixed, **self.defaults, **params}
         for name in self.parameters:
             if name in params:
-                key, _ = self.searched(name, values)
-                drawn[key], distributions[key] = params[name], self.distribution(name, values)
+                key, r = self.searched(name, values)
+                drawn[key], distributions[key] = params[name], r.distribution
         return drawn, distributions
-
-    def distribution(self, name: str, drawn: Mapping[str, Any] = MappingProxyType({})) -> BaseDistribution:
-        """The distribution of a searched parameter, once `drawn` are drawn."""
-        _, r = self.searched(name, drawn)
-        if r.choices is not None:
-            return CategoricalDistribution(r.choices)
-        low, high = r.values
-        return (IntDistribution if isinstance(low, int) else FloatDistribution)(low, high, log=r.log)
 
     def suggest(self, trial: BaseTrial) -> dict[str, Any]:
         """All hyper-parameters of a trial. One whose condition does not hold has its default."""

@@ -168,10 +168,8 @@ def is_candidate(trial: FrozenTrial, waiting: bool = False) -> bool:
     return bool(trial.state == TrialState.COMPLETE)
 
 
-def best_per_group(
-    trials: Sequence[FrozenTrial], top: int = 1, waiting: bool = False
-) -> dict[CompetitionKey, list[FrozenTrial]]:
-    """The `top` candidates with the highest dev objective of each group; the earlier one of equals first.
+def best_per_group(trials: Sequence[FrozenTrial], waiting: bool = False) -> dict[CompetitionKey, list[FrozenTrial]]:
+    """The candidates of each group, the highest dev objective first; the earlier one of equals first.
 
     A trial of nested widths takes part at each of them; `waiting` as for `is_candidate`.
     """
@@ -183,8 +181,7 @@ def best_per_group(
             value = math.nan if objective is None else objective
             group = competition_key(trial_params(trial), d)
             candidates.setdefault(group, []).append((-value, trial.number, trial))
-    ordered = sorted(candidates)
-    return {group: [member[2] for member in sorted(candidates[group])[:top]] for group in ordered}
+    return {group: [member[2] for member in sorted(candidates[group])] for group in sorted(candidates)}
 
 
 def distinct_settings(trials: Iterable[FrozenTrial]) -> Iterator[FrozenTrial]:

@@ -16,7 +16,7 @@ from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.geometry import geometry
 from distilbench.evaluation.selection import total
 from distilbench.evaluation.sts import Embed, from_rows
-from distilbench.methods.method import Method
+from distilbench.methods.method import Method, nested_widths
 from distilbench.prepare.prepared import Prepared, load_prepared
 
 
@@ -86,7 +86,7 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     stored, and PCA has the same bytes. Where documents are the teacher's, the vectors are those of queries.
     """
     selection, params = prepared.selection, method.params.model_dump()
-    widths, across = method.judged_widths(params), selection.selection.by_teacher
+    widths, across = nested_widths(params), selection.selection.by_teacher
     rows = selection.asked_rows if across else selection.rows
     vectors = method.embed(rows)
     embed: Embed = method.embed

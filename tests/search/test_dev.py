@@ -74,7 +74,7 @@ def test_nested_widths_have_scores_of_their_own(
 ) -> None:
     folder, prepared = prepared_for("retrieval", prepared_folder, tmp_path, monkeypatch)
     method = build_method("random_projection", {"output_dim": 8}, prepared, 0, "cpu")
-    monkeypatch.setattr(type(method), "judged_widths", classmethod(lambda cls, params: (8, 4)))
+    monkeypatch.setattr("distilbench.trials.dev.nested_widths", lambda params: (8, 4))
     objective, metrics, _ = dev_report(method, folder, prepared)
     rung = Rung(rung=1, step=1, objective=objective, metrics=metrics)
     assert rung.objective_at(4) == pytest.approx(metrics["dev_score_4"] - metrics["dev_pca_score_4"])

@@ -67,7 +67,7 @@ def finished(space: SearchSpace, params: dict[str, Any], value: float | None, st
         state=TrialState[state],
         value=value,
         params=drawn,
-        distributions={name: space.distribution(name) for name in drawn},
+        distributions={name: space.parameters[name].distribution for name in drawn},
         intermediate_values={1: 0.5} if state != "FAIL" else {},
         user_attrs={PARAMS: params},
     )
