@@ -5,7 +5,6 @@ Mode `distil` is the method `mcr2_distil`. Axes: B batch, D teacher width, d out
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -21,7 +20,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.methods.method import Possible, nested_widths
 from distilbench.methods.parts import heads
 from distilbench.methods.parts.coding_rate import can_replay, mcr2_loss
-from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, modules_of, moved, pca_head
+from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, modules_of, pca_head
 from distilbench.methods.parts.losses import coded, full_precision
 from distilbench.methods.parts.starts import spread
 from distilbench.prepare.prepared import Prepared
@@ -133,26 +132,21 @@ class CompressionHead(nn.Module):
             return None
         with torch.inference_mode():
             mean_d = self._unit(self.vectors.take(self.sample)).double().mean(dim=0)
-        return moved(mean_d)
-
-    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Vectors of unit norm, as an export gives them, of corpus rows from the teacher's cached embeddings."""
-        starts = range(0, len(rows), heads.ROWS)
-        return self.applied(self.vectors.take(rows[i : i + heads.ROWS]) for i in starts)
+        return heads.linear_head(np.eye(len(mean_d), dtype=np.float32), -mean_d.float().cpu().numpy())
 
     def modules_after_teacher(self) -> list[nn.Module]:
-        """The same as sentence-transformers' modules."""
+        """The head and what centres it, as sentence-transformers' modules."""
         layers = [*cast(list[Layer], list(self.trunk)), self.features]
         return modules_of(layers, unit_norm=True, centre=self.centre())
 
-    def applied(self, parts: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """The same of the teacher's vectors, which come in parts."""
+    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Vectors of unit norm, as an export gives them, of corpus rows from the teacher's cached embeddings."""
         out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
         centre = self.centre()
         centre = centre and centre.to(self.device)
         with torch.inference_mode():
-            for vectors_BD in parts:
-                z_Bd = self._unit(vectors_BD)
+            for start in range(0, len(rows), heads.ROWS):
+                z_Bd = self._unit(self.vectors.take(rows[start : start + heads.ROWS]))
                 if centre is not None:
                     z_Bd = functional.normalize(centre(z_Bd), dim=-1)
                 out.append(z_Bd.float().cpu().numpy())

@@ -47,25 +47,22 @@ class Layer(nn.Module):
 
     def dense(self) -> Dense:
         """The same on the CPU, for an export."""
-        from sentence_transformers.base.modules.dense import Dense
-
-        weight_dD = self.linear.weight.detach().cpu()
-        bias_d = None if self.linear.bias is None else self.linear.bias.detach().cpu()
-        return Dense(
-            *reversed(weight_dD.shape),
-            bias=bias_d is not None,
-            activation_function=self.activation,
-            init_weight=weight_dD,
-            init_bias=bias_d,
-            use_residual=self.residual,
-        )
+        return as_dense(self.linear, self.activation, residual=self.residual)
 
 
-def as_dense(linear: nn.Linear) -> Dense:
-    """A linear layer on the CPU, for an export."""
-    layer = Layer(linear.in_features, linear.out_features)
-    layer.linear.weight, layer.linear.bias = linear.weight, linear.bias
-    return layer.dense()
+def as_dense(linear: nn.Linear, activation: nn.Module | None = None, *, residual: bool = False) -> Dense:
+    """A linear layer, and what follows it in a `Layer`, on the CPU, for an export."""
+    from sentence_transformers.base.modules.dense import Dense
+
+    return Dense(
+        linear.in_features,
+        linear.out_features,
+        bias=linear.bias is not None,
+        activation_function=activation or nn.Identity(),
+        init_weight=linear.weight.detach().cpu(),
+        init_bias=None if linear.bias is None else linear.bias.detach().cpu(),
+        use_residual=residual,
+    )
 
 
 def linear_head(weight_Dd: NDArray[np.float32], bias_d: NDArray[np.float32]) -> Layer:
@@ -95,14 +92,6 @@ def whitening_head(vectors_ND: NDArray[np.float32], d: int, power: float = 1.0) 
     positive = values > 1e-9 * values[0]
     kernel = vectors * np.where(positive, np.where(positive, values, 1) ** (-power / 2), 0)
     return linear_head(kernel.astype(np.float32), (-mean @ kernel).astype(np.float32))
-
-
-def moved(mean_d: Tensor) -> Layer:
-    """The layer x - mean: the identity and a bias."""
-    layer = Layer(len(mean_d), len(mean_d)).requires_grad_(False)
-    layer.linear.weight.copy_(torch.eye(len(mean_d)))
-    layer.linear.bias.copy_(-mean_d)
-    return layer
 
 
 def elu_layer(width: int, residual: bool) -> Layer:
