@@ -17,13 +17,8 @@ from distilbench.data.requirements import Requirements
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderParams
 from distilbench.methods.parts.losses import info_nce
-from distilbench.methods.parts.starts import UntargetedParams, start_projection
-from distilbench.methods.parts.supervised import (
-    LabelledExamples,
-    LabelledParams,
-    check_labelled,
-    labelled_needs,
-)
+from distilbench.methods.parts.starts import UntargetedParams
+from distilbench.methods.parts.supervised import LabelledExamples, LabelledParams, check_labelled, labelled_needs
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import TrainedParams
@@ -54,7 +49,7 @@ class Contrastive(Whitened):
         super().__init__(params, prepared, device)
         if self.trained_dim != self.width:
             self.projection = self.linear(self.trained_dim)
-            start_projection(self, prepared.train)
+            self.start_projection(prepared.train)
         self.labelled = LabelledExamples(params, prepared)
         self.to(device)
 

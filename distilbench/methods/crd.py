@@ -83,7 +83,6 @@ class CRD(Unlabelled):
 
     params_type = CRDParams
     title: ClassVar[str] = "CRD"
-    replayable: ClassVar[bool] = True
     params: CRDParams
 
     def __init__(self, params: CRDParams, prepared: Prepared, device: str) -> None:

@@ -38,7 +38,7 @@ from distilbench.evaluation.pairs import pair_scores
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod, EncoderParams, freeze_embeddings
 from distilbench.methods.parts.losses import squared_distance
-from distilbench.methods.parts.starts import UntargetedParams, start_projection
+from distilbench.methods.parts.starts import UntargetedParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
 from distilbench.training.params import TrainedParams, check_enough
@@ -136,7 +136,7 @@ class DSE(EncoderMethod):
             )
         if params.output_dim < self.width:
             self.projection = self.linear(params.output_dim)
-            start_projection(self, prepared.train)
+            self.start_projection(prepared.train)
         self.head = PairHead(params.head, params.output_dim, params.hidden, OUTPUTS[self.task.kind])
         self.to(device)
 

@@ -21,22 +21,11 @@ from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible, nested_widths
 from distilbench.methods.parts.heads import linear_head, pca_head
-from distilbench.methods.parts.losses import (
-    Distance,
-    SimilarityTermParams,
-    full_precision,
-    neighbour_loss,
-    target_loss,
-)
+from distilbench.methods.parts.losses import Distance, SimilarityTermParams, full_precision, neighbour_loss, target_loss
 from distilbench.methods.parts.nested import NestedParams, check_widths
-from distilbench.methods.parts.starts import ProjectedParams, regression, spread, start_projection
+from distilbench.methods.parts.starts import ProjectedParams, regression, spread
 from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
-from distilbench.methods.parts.unlabelled import (
-    ACTIVATIONS,
-    Activation,
-    UnlabelledParams,
-    check_static_activation,
-)
+from distilbench.methods.parts.unlabelled import ACTIVATIONS, Activation, UnlabelledParams
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.phases import Phase, alike
@@ -80,7 +69,6 @@ class HPD(Whitened, FineTuned):
     params_type = HPDParams
     title: ClassVar[str] = "HPD"
     takes_static: ClassVar[bool] = True
-    replayable: ClassVar[bool] = True
     params: HPDParams
     mean_D: Tensor
     axes_Dd: Tensor
@@ -93,7 +81,7 @@ class HPD(Whitened, FineTuned):
             self.register_buffer(name, torch.from_numpy(array.copy()), persistent=False)
         if self.static is None:
             self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
-            start_projection(self, self.rows, self._targets)
+            self.start_projection(self.rows, self._targets)
         self._loss_widths = nested_widths(params.model_dump()) if params.nested else (self.trained_dim,)
         self.tuned_rows = self.rows[spread(len(self.rows), TUNED_ON)]
         self.to(device)
@@ -123,8 +111,8 @@ class HPD(Whitened, FineTuned):
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
-        """No tanh and no steps of the head where the student is static: its projection is in the table."""
-        check_static_activation(possible, student)
+        """No steps of the head where the student is static: its projection is in the table."""
+        super().check_student(possible, student, native)
         if is_static(student) and max(possible("head_steps")):
             raise InputError("--student static: head_steps: expected 0, since no layer follows the table")
 

@@ -88,7 +88,6 @@ class IBKD(FineTuned):
     params_type = IBKDParams
     title: ClassVar[str] = "IBKD"
     takes_static: ClassVar[bool] = True
-    replayable: ClassVar[bool] = True
     centred: ClassVar[bool] = False
     params: IBKDParams
 

@@ -20,13 +20,8 @@ from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.losses import Distance, SimilarityTermParams, target_loss
 from distilbench.methods.parts.nested import NestedParams, check_widths
-from distilbench.methods.parts.starts import ProjectedParams, start_projection
-from distilbench.methods.parts.unlabelled import (
-    ACTIVATIONS,
-    Activation,
-    DistilledParams,
-    check_static_activation,
-)
+from distilbench.methods.parts.starts import ProjectedParams
+from distilbench.methods.parts.unlabelled import ACTIVATIONS, Activation, DistilledParams
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import check_enough
 from distilbench.training.phases import Phase, epoch_steps
@@ -79,11 +74,6 @@ class MCR2Distil(EncoderMethod):
         mcr2.CompressionHead.check_corpus(possible, corpus)
 
     @classmethod
-    def check_student(cls, possible: Possible, student: str, native: int) -> None:
-        """No tanh where the student is static: no layer follows the table."""
-        check_static_activation(possible, student)
-
-    @classmethod
     def apart(cls, possible: Possible) -> str:
         return ""
 
@@ -122,7 +112,7 @@ class MCR2Distil(EncoderMethod):
         self.distilling = True
 
     def _start(self) -> None:
-        start_projection(self, self.prepared.train, self.compression.embed)
+        self.start_projection(self.prepared.train, self.compression.embed)
         if self.static is not None:
             self.static.start(self.fitted_table(self.untrained_static(), self.compression.embed))
 

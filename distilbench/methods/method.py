@@ -110,20 +110,14 @@ class Method(Learner):
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Check that the corpus is enough for every possible setting, and every output dimension can be had.
-
-        `native` is what `native_dim` said.
-        """
+        """Check that the corpus is enough for every possible setting, and that none has more dimensions than `native_dim`."""
         widest = max(possible("output_dim"))
         if widest > native:
             raise InputError(f"output_dim: {widest} is above the {native} dimensions of teacher or student")
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
-        """Check that the method can train this kind of student with every possible setting; a head on the teacher has none.
-
-        `native` is what `native_dim` said.
-        """
+        """Check that the method can train this kind of student, of this `native_dim`, with every possible setting."""
 
     def teacher_vectors(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         """The teacher's cached embeddings of corpus rows, B x D, on the method's device."""
@@ -182,12 +176,8 @@ def requirements_of(methods: Sequence[tuple[type[Method], Possible]]) -> Require
     """What any of `methods` asks for, each with its possible values."""
     needs = Requirements()
     for method, possible in methods:
-        needs |= dataclasses.replace(method.needs(possible), students=students_of(method, possible))
+        students: tuple[str | None, ...] = ()
+        if method.trains_encoder:  # None: the run's own, which a method without that parameter trains too
+            students = tuple(possible("student")) if "student" in method.params_type.model_fields else (None,)
+        needs |= dataclasses.replace(method.needs(possible), students=students)
     return needs
-
-
-def students_of(method: type[Method], possible: Possible) -> tuple[str | None, ...]:
-    """The students that a method trains; None is the run's own, which a method without that parameter trains too."""
-    if not method.trains_encoder:
-        return ()
-    return tuple(possible("student")) if "student" in method.params_type.model_fields else (None,)

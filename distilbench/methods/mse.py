@@ -46,7 +46,6 @@ class MSE(Unlabelled):
     params_type = MSEParams
     title: ClassVar[str] = "MSE"
     takes_static: ClassVar[bool] = True
-    replayable: ClassVar[bool] = True
     centred: ClassVar[bool] = False
     params: MSEParams
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from distilbench.methods.method import Method, Possible, fit_on_device
 from distilbench.methods.parts.losses import coded
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
 from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
-from distilbench.methods.parts.starts import Targets, regression, spread
+from distilbench.methods.parts.starts import Targets, principal_axes, regression, spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import CodedParams
 
@@ -177,6 +177,22 @@ class EncoderMethod(Method):
         _start_states.append((self.prepared, rows, self.states(rows)))
         return _start_states[-1][2]
 
+    def start_projection(self, rows_N: NDArray[np.int64], targets: Targets | None = None) -> None:
+        """Set the projection as `projection_start` says, from a sample of rows and the student before its training.
+
+        `targets` is needed by a regression alone.
+        """
+        p = self.params
+        if self.projection is None or p.projection_start == "random":
+            return
+        chosen = rows_N[spread(len(rows_N), p.start_sentences)]
+        states_ND, layer = self.start_states(chosen), cast(nn.Linear, self.projection.linear)
+        if p.projection_start == "pca":
+            principal_axes(states_ND, layer.out_features).copy_to(layer)
+        else:
+            assert targets is not None
+            regression(states_ND, targets(chosen)).copy_to(layer)
+
     def states(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Pooled states of corpus rows as the student is now, N x D, without the projection, dropout off."""
         projection, self.projection = self.projection, None
@@ -188,6 +204,12 @@ class EncoderMethod(Method):
     @classmethod
     def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
         return student_width(student, teacher)
+
+    @classmethod
+    def check_student(cls, possible: Possible, student: str, native: int) -> None:
+        """No tanh where the student is static."""
+        if is_static(student) and "activation" in cls.params_type.model_fields and "tanh" in possible("activation"):
+            raise InputError("--student static: activation: tanh; expected identity, since no layer follows the table")
 
     @classmethod
     def check_native(cls, possible: Possible, native: int) -> None:

@@ -1,4 +1,4 @@
-"""Closed forms that a linear layer starts from, before any step of training, and a student's projection that does.
+"""Closed forms that a linear layer starts from, before any step of training.
 
 Axes: N sentences, D width of the student's pooled states, d output dimension.
 """
@@ -6,7 +6,7 @@ Axes: N sentences, D width of the student's pooled states, d output dimension.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -79,30 +79,3 @@ def principal_axes(states_ND: NDArray[np.float32], d: int) -> Linear:
     _, axes_DD = np.linalg.eigh((sample - mean_D).T @ (sample - mean_D))
     axes_Dd = axes_DD[:, ::-1][:, :d]
     return Linear(axes_Dd, -mean_D @ axes_Dd)
-
-
-class Projecting(Protocol):
-    """A method whose student has a projection, or none."""
-
-    params: Any
-    projection: nn.Module | None
-
-    def start_states(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The untrained student's pooled states of corpus rows, N x D."""
-
-
-def start_projection(method: Projecting, rows_N: NDArray[np.int64], targets: Targets | None = None) -> None:
-    """Set the method's projection as `projection_start` says, from a sample of rows and the student before its training.
-
-    `targets` is needed by a regression alone.
-    """
-    params, projection = method.params, method.projection
-    if projection is None or params.projection_start == "random":
-        return
-    chosen = rows_N[spread(len(rows_N), params.start_sentences)]
-    states_ND, layer = method.start_states(chosen), cast(nn.Linear, projection.linear)
-    if params.projection_start == "pca":
-        principal_axes(states_ND, layer.out_features).copy_to(layer)
-    else:
-        assert targets is not None
-        regression(states_ND, targets(chosen)).copy_to(layer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
-from distilbench.encoders.student import is_static
-from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod, EncoderParams
 from distilbench.prepare.prepared import Prepared
@@ -25,12 +23,6 @@ from distilbench.training.phases import Phase, epoch_steps
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 Activation = Literal["identity", "tanh"]
 """What may follow the linear layer of a student."""
-
-
-def check_static_activation(possible: Possible, student: str) -> None:
-    """No tanh where the student is static."""
-    if is_static(student) and "tanh" in possible("activation"):
-        raise InputError("--student static: activation: tanh; expected identity, since no layer follows the table")
 
 
 class DistilledParams(EncoderParams):
@@ -52,9 +44,6 @@ class UnlabelledParams(TrainedParams, DistilledParams):
 
 class Unlabelled(EncoderMethod):
     """A student that is trained on unlabelled sentences: `rows`, those of the corpus, with their copies where asked for."""
-
-    replayable: ClassVar[bool] = False
-    """Whether `loss` also takes numbers on the device, so that a GPU can replay its steps."""
 
     def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
@@ -80,10 +69,8 @@ class Unlabelled(EncoderMethod):
         """The phase over the sentences, with the method's own loss."""
         p, steps = self.params, epoch_steps(self.params.epochs, len(self.rows), self.params.batch_size)
         phase = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=start, trained=trained)
-        if self.replayable:
-            phase = replace(phase, shape=lambda index_B: self.batch_shape(self.rows[index_B]))
-        return phase
+        return replace(phase, shape=lambda index_B: self.batch_shape(self.rows[index_B]))
 
     @abstractmethod
     def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
-        """The loss of a batch of the sentences numbered in `rows`."""
+        """The loss of a batch of the sentences numbered in `rows`, whose numbers may be on the device (`Phase.shape`)."""
