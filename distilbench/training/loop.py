@@ -48,6 +48,7 @@ class Trainer:
 
     def __init__(self, method: Learner, seed: int, budget: int) -> None:
         self.method, self.seed, self.step = method, seed, 0
+        self.params: TrainedParams = method.params
         self.phases = within_budget(method.phases(), budget)
         self.starts = np.cumsum([0, *(phase.steps for phase in self.phases)]).tolist()
         self.total_steps = int(self.starts[-1])
@@ -64,7 +65,7 @@ class Trainer:
     def _enter(self, number: int, *, first: bool) -> None:
         """Begin phase `number` with a fresh optimiser; `first` is False where training is resumed within it."""
         self.phase = number
-        phase, p = self.phases[number], self._params
+        phase, p = self.phases[number], self.params
         phase.begin()
         if first:
             phase.start()
@@ -82,21 +83,11 @@ class Trainer:
         self.bf16 = on_gpu if p.precision == "auto" else p.precision == "bf16"
         self.replay = None
         if phase.shape is not None and not sparse and self._can_replay():
-            self.replay = Replay(self._loss, self.optimizer, self.parameters, p.clip, self.parameters[0].device)
+            self.replay = Replay(self._loss, self.optimizers[0], self.parameters, p.clip, self.parameters[0].device)
 
     def _can_replay(self) -> bool:
         """Whether this is a GPU in bfloat16: the attention of sentences end to end knows no other precision."""
         return self.device == "cuda" and self.bf16
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """The first of the phase's optimisers: AdamW, or that of rows where nothing else is trained."""
-        return self.optimizers[0]
-
-    @property
-    def _params(self) -> TrainedParams:
-        params: TrainedParams = self.method.params
-        return params
 
     def enter_start(self) -> bool:
         """Enter the only phase, so that the parameters are its start; whether there is one, and no step is made yet."""
@@ -109,7 +100,7 @@ class Trainer:
     def learning_rate(self, step: int) -> float:
         """Linear warm-up from 0, then constant, or a linear decay to 0, in each phase."""
         number = self._phase_of(step)
-        p, phase, step = self._params, self.phases[number], step - self.starts[number]
+        p, phase, step = self.params, self.phases[number], step - self.starts[number]
         warm = math.ceil(p.warmup * phase.steps)
         if step < warm:
             return phase.lr * (step + 1) / warm
@@ -194,7 +185,7 @@ class Trainer:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = clip_gradients(self.parameters, self._params.clip or math.inf).item()
+        norm = clip_gradients(self.parameters, self.params.clip or math.inf).item()
         value = loss.item()
         if math.isfinite(value) and math.isfinite(norm):
             for optimizer in self.optimizers:

@@ -24,7 +24,7 @@ def state_of(trainer: Trainer) -> dict[str, torch.Tensor]:
     state = {}
     for name, parameter in trainer.method.named_parameters():
         state[name] = parameter.detach().clone()
-        for key, value in trainer.optimizer.state.get(parameter, {}).items():
+        for key, value in trainer.optimizers[0].state.get(parameter, {}).items():
             state[f"{name}/{key}"] = value.clone()
     return state
 
@@ -51,7 +51,7 @@ def test_the_learning_rate_starts_again_in_every_phase(warmup: float, decay: boo
     used = []
     for step in range(TOTAL):
         trainer.train_until(step + 1)
-        used.append(trainer.optimizer.param_groups[0]["lr"])
+        used.append(trainer.optimizers[0].param_groups[0]["lr"])
     assert used == [trainer.learning_rate(step) for step in range(TOTAL)]
     for lr, rates in ((0.01, used[:FIRST]), (0.05, used[FIRST:])):
         warm = -(-int(1000 * warmup) * len(rates) // 1000)
