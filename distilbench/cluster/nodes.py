@@ -2,10 +2,6 @@
 
 Shares of GPUs, and what is left of CPUs, do not add up over nodes: one trial, or one worker, runs on one of them. On a
 cluster that grows, more work is begun than fits now: what waits for its place is what makes Ray's autoscaler bring nodes.
-
-    --grow-to 8x16:1,4x32
-
-says which nodes may come: 8 of 16 CPUs and a GPU, 4 of 32 CPUs. The files of clusters say it in `DISTILBENCH_GROW_TO`.
 """
 
 from __future__ import annotations
@@ -56,7 +52,7 @@ class Node(NamedTuple):
 
 
 def parse_growth(text: str) -> tuple[Node, ...]:
-    """The nodes of `--grow-to`: COUNTxCPUS or COUNTxCPUS:GPUS, several with commas between; "" is none."""
+    """The nodes of `--grow-to`: "8x16:1,4x32" is 8 of 16 CPUs and a GPU and 4 of 32 CPUs; "" is none."""
     nodes: list[Node] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
         match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", part)

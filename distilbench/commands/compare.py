@@ -1,16 +1,6 @@
 """`distilbench compare`: named configurations trained with several seeds, without a search.
 
-They are rows of a paper's tables, or a user's own, in a file:
-
-paper: HPD (ACL Findings 2022)
-rows:
-  - name: HPD-MiniLM-H128
-    table: "1, 2 and 4"
-    teacher: sentence-transformers/nli-mpnet-base-v2
-    student: nreimers/MiniLM-L6-H384-uncased
-    method: hpd
-    params: {output_dim: 128, lr: 1e-4, batch_size: 256}
-    published: {STS average: 81.20}
+They are rows of a paper's tables (search_spaces/papers/), or a user's own, in a file.
 """
 
 from __future__ import annotations

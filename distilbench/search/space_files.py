@@ -1,16 +1,6 @@
 """Search spaces: where their YAML files are found, and how they are read and checked before anything runs.
 
-method: mcr2
-searcher: tpe
-budget: {trials: 24, steps: 600, rungs: 3, eta: 3}
-parameters:
-  output_dim: {choices: [32, 64, 128]}
-  lambda: {low: 10, high: 5000, log: true}
-  pairs: {choices: [duplicates, noise]}
-  noise: {low: 0.001, high: 0.1, log: true, when: {pairs: noise}}
-fixed: {batch_size: 256}
-enqueue:
-  - {lambda: 100, pairs: noise}
+docs/methods.md has an example, and what each key means.
 """
 
 from __future__ import annotations
