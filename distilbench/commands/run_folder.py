@@ -58,7 +58,8 @@ def teacher_notes(settings: PreparationSettings, corpus: Corpus, console: Consol
 
 def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     """Check a student that is trained, whether the command names it or a search space."""
-    named = StudentSpec.parse(student).encoder
+    spec = StudentSpec.parse(student)
+    named = spec.encoder
     if settings.teacher_encoder.vectors is not None and named is None:
         why = "would be made of its layers"
         if is_static(student):
@@ -69,7 +70,6 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     check_student(student, settings.teacher_encoder)
     if named:
         EncoderSpec(named).check("student")
-    spec = StudentSpec.parse(student)
     if spec.fewer_tokens or spec.words:
         from distilbench.encoders.pruned_tokenizer import GROWABLE, PRUNABLE
         from distilbench.prepare.pruned_students import check_vocabulary

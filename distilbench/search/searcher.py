@@ -392,10 +392,6 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """Nothing to save but which study: its storage is the truth."""
         write_json(Path(checkpoint_path), {"study": self.study.study_name})
 
-    def restore(self, checkpoint_path: str) -> None:
-        """Not used: a resumed sweep is a new searcher over the same study."""
-        raise NotImplementedError("open the study again and make a new StudySearcher")
-
     def __getstate__(self) -> dict[str, Any]:
         """Tune copies its settings to disk; the study stays in its storage."""
         return {"metric": self._metric, "mode": self._mode}

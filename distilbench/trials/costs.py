@@ -87,25 +87,19 @@ def measure_costs(
 
 
 def _line(key: str, cost: EncoderCost) -> str:
+    from distilbench.evaluation.cost import KNOWN_TO
+
     name = key
     if key != TEACHER:
         method, costly = json.loads(key)
         name = ", ".join([method, *(f"{what} {value}" for what, value in costly.items())])
-    return (
-        f"{name}: {cost.latency_ms:.3g} ms a sentence in batches{_told_tokens(cost)}, {cost.p50_ms:.3g} ms on its own, "
-        f"{cost.bytes_on_disk / 1e6:,.1f} MB{_told_spread(cost)}"
-    )
-
-
-def _told_tokens(cost: EncoderCost) -> str:
-    return "" if cost.tokenising is None else f" ({cost.tokenising:.0%} of it the tokenizer's)"
-
-
-def _told_spread(cost: EncoderCost) -> str:
-    from distilbench.evaluation.cost import KNOWN_TO
-
+    tokens = "" if cost.tokenising is None else f" ({cost.tokenising:.0%} of it the tokenizer's)"
     wide = cost.spread is not None and cost.spread >= KNOWN_TO
-    return f" (times are known to {cost.spread:.0%} alone)" if wide else ""
+    spread = f" (times are known to {cost.spread:.0%} alone)" if wide else ""
+    return (
+        f"{name}: {cost.latency_ms:.3g} ms a sentence in batches{tokens}, {cost.p50_ms:.3g} ms on its own, "
+        f"{cost.bytes_on_disk / 1e6:,.1f} MB{spread}"
+    )
 
 
 def _of_student(method: Method, bench: CostBench) -> EncoderCost:

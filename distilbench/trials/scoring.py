@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import safe_open
 
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
@@ -354,8 +356,7 @@ def count_parameters(folder: Path) -> int:
     """Parameters in the model files of an encoder folder, read from the safetensors headers; 0 when it has none."""
     total = 0
     for path in folder.rglob("model*.safetensors"):
-        with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        shapes = [v["shape"] for k, v in header.items() if k != "__metadata__" and v["dtype"].startswith(("F", "BF"))]
-        total += sum(int(np.prod(shape)) for shape in shapes)
+        with safe_open(path, framework="np") as file:
+            tensors = [file.get_slice(name) for name in file.keys()]
+            total += sum(math.prod(t.get_shape()) for t in tensors if t.get_dtype().startswith(("F", "BF")))
     return total
