@@ -19,10 +19,9 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
-from distilbench.methods.method import Possible, nested_widths
+from distilbench.methods.method import NestedParams, Possible, nested_widths
 from distilbench.methods.parts.heads import linear_head, pca_head
 from distilbench.methods.parts.losses import Distance, SimilarityTermParams, full_precision, neighbour_loss, target_loss
-from distilbench.methods.parts.nested import NestedParams, check_widths
 from distilbench.methods.parts.starts import ProjectedParams, regression, spread
 from distilbench.methods.parts.supervised import FineTuned, FineTuningParams
 from distilbench.methods.parts.unlabelled import ACTIVATIONS, Activation, UnlabelledParams
@@ -105,7 +104,6 @@ class HPD(Whitened, FineTuned):
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         super().check_corpus(possible, corpus, native)
-        check_widths(possible)
         if True in possible("nested") and max(possible("whiten_from")):
             raise InputError("nested: true with whiten_from: whitening would mix the first numbers with the others")
 

@@ -16,10 +16,9 @@ from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.methods import mcr2
-from distilbench.methods.method import Possible
+from distilbench.methods.method import NestedParams, Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.losses import Distance, SimilarityTermParams, target_loss
-from distilbench.methods.parts.nested import NestedParams, check_widths
 from distilbench.methods.parts.starts import ProjectedParams
 from distilbench.methods.parts.unlabelled import ACTIVATIONS, Activation, DistilledParams
 from distilbench.prepare.prepared import Prepared
@@ -70,7 +69,6 @@ class MCR2Distil(EncoderMethod):
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         super().check_corpus(possible, corpus, native)
         check_enough("distil_batch_size", max(possible("distil_batch_size")), len(corpus.train), "training sentences")
-        check_widths(possible)
         mcr2.CompressionHead.check_corpus(possible, corpus)
 
     @classmethod

@@ -22,7 +22,7 @@ from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
 from distilbench.storage.arrays import ShardedArray
-from distilbench.training.params import Params
+from distilbench.training.params import Params, ParamsPart
 from distilbench.training.phases import Learner
 
 Possible = Callable[[str], list[Any]]
@@ -53,6 +53,15 @@ SMALLEST = 16
 """The least width that halving gives."""
 
 
+class NestedParams(ParamsPart):
+    """Which widths one training serves: its first w numbers are an embedding of their own, for several w at once."""
+
+    nested: bool = False
+    """Whether the loss is taken at several widths at once, each of which gets a row of its own."""
+    widths: tuple[int, ...] = ()
+    """The widths below output_dim that are nested in it; () is output_dim halved again and again, down to 16."""
+
+
 def nested_widths(params: dict[str, Any]) -> tuple[int, ...]:
     """The widths at which a training with `params` is judged, largest first: output_dim alone unless it is nested."""
     d = int(params["output_dim"])
@@ -64,6 +73,16 @@ def nested_widths(params: dict[str, Any]) -> tuple[int, ...]:
     while halves[-1] // 2 >= SMALLEST:
         halves.append(halves[-1] // 2)
     return tuple(halves)
+
+
+def _check_widths(possible: Possible) -> None:
+    largest = min(possible("output_dim"))
+    for widths in possible("widths"):
+        if widths and True not in possible("nested"):
+            raise InputError(f"widths: {list(widths)}, but nested is false; expected nested: true with them")
+        for width in widths:
+            if not 1 <= width <= largest:
+                raise InputError(f"widths: {width}; expected from 1 to output_dim, which can be {largest}")
 
 
 class Method(Learner):
@@ -114,6 +133,8 @@ class Method(Learner):
         widest = max(possible("output_dim"))
         if widest > native:
             raise InputError(f"output_dim: {widest} is above the {native} dimensions of teacher or student")
+        if issubclass(cls.params_type, NestedParams):
+            _check_widths(possible)
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
