@@ -189,7 +189,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """A trial that has begun in the study; None where one has to end before it, none is left, or storage is gone."""
         params = self.suggestions.ask(self._lookup)
         if params is None:
-            return self.interrupted.pop(0) if self.interrupted else None
+            return None
         suggested = self.suggestions.asked[-1]
         begun = self._stored(
             lambda: begin_trial(self.study, self.count, params, suggested.params, suggested.distributions)

@@ -84,11 +84,7 @@ def _with_end(suggested: FrozenTrial, ended: FrozenTrial | None) -> FrozenTrial:
 
 
 class Suggestions:
-    """Suggests trial 0, 1, 2, ... of a search.
-
-    With successive halving, in which trials wait for later ones, a suggestion that depends on results follows from the
-    `visible_outcomes` of the trials up to n - `max_pending`.
-    """
+    """Suggests trial 0, 1, 2, ... of a search."""
 
     def __init__(self, search: Search) -> None:
         self.search, self.space, self.directions = search, search.space, directions(search.objectives)
