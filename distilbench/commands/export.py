@@ -3,9 +3,7 @@
     distilbench export runs/A runs/B --bytes 128 --to best-128
     distilbench export runs/A --student 'HPD d=128' --seed 1 --to hpd-128 --onnx
 
-It is written beside its place and renamed, so that nothing half-written carries its name. A student's kept model is copied;
-the teacher and the baselines (PCA, random projection) are made from what the run was prepared from. A student's queries with
-its teacher's documents are one folder of both encoders.
+A student's kept model is copied; the teacher and the baselines are made from what the run was prepared from.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     distilbench index --student best --documents corpus.jsonl.gz --out index
 
 The codes are made on Ray Data into the store: an interrupted command goes on at the missing ones, and another `--index` of
-the same documents encodes nothing. The folder is written beside its place and renamed.
+the same documents encodes nothing.
 """
 
 from __future__ import annotations
