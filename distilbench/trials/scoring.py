@@ -43,6 +43,8 @@ TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
 INDEXES = (IndexSpec("flat"), IndexSpec("ivf"))
 """The indexes of a run's rows, beside those of their codes."""
+PARAMETERS = {"F64": 1, "F32": 1, "F16": 1, "BF16": 1, "I8": 1, "U8": 2}
+"""Parameters in a number of a safetensors file, by its type; those of other types are positions and ids."""
 ENCODED, SPACE = "encoded.json", "space"
 SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")
 
@@ -353,10 +355,13 @@ def encoder_parameters(spec: EncoderSpec) -> int:
 
 
 def count_parameters(folder: Path) -> int:
-    """Parameters in the model files of an encoder folder, read from the safetensors headers; 0 when it has none."""
+    """Parameters in the model files of an encoder folder, read from the safetensors headers; 0 when it has none.
+
+    Those of a static table in int8 or int4 are its codes, two in a byte of int4, and the scale of each row.
+    """
     total = 0
     for path in folder.rglob("model*.safetensors"):
         with safe_open(path, framework="np") as file:
             tensors = [file.get_slice(name) for name in file.keys()]
-            total += sum(math.prod(t.get_shape()) for t in tensors if t.get_dtype().startswith(("F", "BF")))
+            total += sum(PARAMETERS.get(t.get_dtype(), 0) * math.prod(t.get_shape()) for t in tensors)
     return total

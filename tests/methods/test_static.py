@@ -29,6 +29,7 @@ from distilbench.reporting.loading import unpack_code
 from distilbench.storage.arrays import packed, unpacked
 from distilbench.storage.store import ArtifactStore
 from distilbench.training.loop import Trainer
+from distilbench.trials.scoring import count_parameters
 
 TAKES: dict[str, dict[str, Any]] = {
     "contrastive": {},
@@ -141,7 +142,9 @@ def test_tables_in_int8_and_int4(
     rows, width = methods["int8"].static.vectors.shape
     assert tensors["int8"]["embeddings"].dtype == np.int8 and tensors["int8"]["embeddings"].shape == (rows, width)
     assert tensors["int4"]["packed"].dtype == np.uint8 and tensors["int4"]["packed"].nbytes == rows * width // 2
+    assert count_parameters(tmp_path / "float32") == rows * width
     for table, cosine in (("int8", 0.999), ("int4", 0.97)):
+        assert count_parameters(tmp_path / table) == rows * width + rows
         vectors_Nd = encode(EncoderSpec(str(tmp_path / table)).load(), sentences[:40])
         np.testing.assert_allclose(vectors_Nd, methods[table].embed(np.arange(40)), atol=1e-6)
         assert tensors[table]["weights"].shape == (rows,)
