@@ -208,7 +208,7 @@ depths() {  # students of each depth with the text and documents of part beside;
   third
   # shellcheck disable=SC2046,SC2086
   $PYTHON -m distilbench compare "$(pairs)" --data "$RUNS/ten" $limits --text "$RUNS/third/*.tsv" --seeds 1 \
-    --name "$NAME-depths" --quantise int8,int4,int2,binary,opq64 $(common)
+    --name "$NAME-depths" --quantise int8,int4,int2,binary,opq64 $(common "$BOTH,documents=teacher")
 }
 
 exported() {  # FOLDER ROW RUN

@@ -11,7 +11,7 @@ import pytest
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.parts.unlabelled import Unlabelled
+from distilbench.methods.mse import MSE
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 
@@ -51,11 +51,11 @@ def possible(**given: Any) -> Callable[[str], list[Any]]:
 
 
 def test_augmented_sentences_are_needed_where_they_may_be_asked_for() -> None:
-    assert Unlabelled.needs(possible(augmentation=[False, True])).augmentation
-    assert not Unlabelled.needs(possible()).augmentation
+    assert MSE.needs(possible(augmentation=[False, True])).augmentation
+    assert not MSE.needs(possible()).augmentation
 
 
 def test_what_the_corpus_cannot_give_is_said() -> None:
-    Unlabelled.check_corpus(possible(), corpus(), 32)
+    MSE.check_corpus(possible(), corpus(), 32)
     with pytest.raises(InputError, match="batch_size is 32, but the corpus has only 20 training sentences"):
-        Unlabelled.check_corpus(possible(batch_size=[8, 32]), corpus(), 32)
+        MSE.check_corpus(possible(batch_size=[8, 32]), corpus(), 32)
