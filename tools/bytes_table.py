@@ -68,7 +68,7 @@ def print_searches(board: Leaderboard, sizes: list[int], left_out: set[str], met
             spread = interval(value_S)
             kind = "flat" if row.record.quantisation == "float32" else row.record.quantisation
             own = [i for i in row.record.indexes if (i.kind, i.split) == (kind, "test")]
-            per_query = max((i.documents, i.ms_per_1000_queries) for i in own)[1] / 1000
+            per_query = f"{max((i.documents, i.ms_per_1000_queries) for i in own)[1] / 1000:.1f}" if own else ""
             told = "" if spread is None else f" ± {spread:.2f}"
             sts, fit_s = fmean(mean_score(row, "sts", "spearman", left_out)), row.record.fit_s
             cells = [
@@ -78,7 +78,7 @@ def print_searches(board: Leaderboard, sizes: list[int], left_out: set[str], met
                 f"{fmean(value_S):.2f}{told}",
                 f"{100 * fmean(value_S) / whole:.1f} %",
             ]
-            cells += [f"{sts:.2f}", f"{per_query:.1f}", "" if fit_s is None else f"{fit_s:.1f}"]
+            cells += [f"{sts:.2f}", per_query, "" if fit_s is None else f"{fit_s:.1f}"]
             print("| " + " | ".join(cells) + " |")
 
 
