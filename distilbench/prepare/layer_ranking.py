@@ -62,7 +62,7 @@ FIRST_SENTENCES, FIRST_ITEMS = 500, 300
 draws, and second in the other."""
 FINALISTS = 6
 """Choices that the second round compares on everything."""
-LEVEL = 0.5
+LEVEL = 1.0
 """Points of a start below the best one, within which a choice with the first layer is taken: it reads its own embeddings, and
 training makes more of it (results/starts.md)."""
 RIDGE = 1e-3

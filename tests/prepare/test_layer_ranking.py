@@ -151,7 +151,7 @@ def test_of_level_starts_the_one_that_keeps_the_first_layer_is_taken(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path
 ) -> None:
     found = Planted(tmp_path, corpus, encoder_folder, "layers:1,2", 48).rank("auto:2")
-    for behind, taken in ((0.4, (0, 2)), (0.6, (1, 2))):
+    for behind, taken in ((0.9, (0, 2)), (1.1, (1, 2))):
         starts = {(1, 2): 57.0, (1, 3): 56.9, (0, 2): 57.0 - behind}
         choices = [{"layers": layers, "regressed": start} for layers, start in starts.items()]
         assert layer_ranking.LayerRanking(**{**dict(found), "choices": choices}).chosen == taken
