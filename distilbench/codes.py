@@ -41,6 +41,8 @@ def _rabitq(bits: int) -> Callable[[int, int], str]:
     return lambda size, _: f"PCAR{8 * ((size - factors) // bits)},L2norm,RaBitQ{bits}"
 
 
+SMALLEST = 16
+"""The least width that halving gives."""
 FIXED = {"int8": "SQ8", "int4": "SQ4", "int3": "SQtqmse3", "int2": "SQtqmse2", "binary": "LSHt"}
 """Codes of so many bits a dimension, and FAISS's description."""
 FAMILIES = {
@@ -137,6 +139,19 @@ class CompetitionKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.student}, {self.bytes}" if self.student else str(self.bytes)
+
+
+def nested_widths(params: Mapping[str, Any]) -> tuple[int, ...]:
+    """The widths at which a training with `params` is judged, largest first: output_dim alone unless it is nested."""
+    d = int(params["output_dim"])
+    if not params.get("nested"):
+        return (d,)
+    if widths := params.get("widths"):
+        return tuple(sorted({d, *map(int, widths)}, reverse=True))
+    halves = [d]
+    while halves[-1] // 2 >= SMALLEST:
+        halves.append(halves[-1] // 2)
+    return tuple(halves)
 
 
 def competition_key(params: Mapping[str, Any], width: int | None = None) -> CompetitionKey:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from distilbench.codes import nested_widths
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.shared_space import SharedSpace
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
-from distilbench.methods.method import NestedParams, Possible, nested_widths
+from distilbench.methods.method import NestedParams, Possible
 from distilbench.methods.parts.heads import linear_head, pca_head
 from distilbench.methods.parts.losses import Distance, SimilarityTermParams, full_precision, neighbour_loss, target_loss
 from distilbench.methods.parts.starts import ProjectedParams, regression, spread

@@ -16,8 +16,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from distilbench.codes import nested_widths
 from distilbench.data.corpus import Corpus
-from distilbench.methods.method import Possible, nested_widths
+from distilbench.methods.method import Possible
 from distilbench.methods.parts import heads
 from distilbench.methods.parts.coding_rate import can_replay, mcr2_loss
 from distilbench.methods.parts.heads import HeadMethod, Layer, elu_layer, export_with_head, modules_of, pca_head

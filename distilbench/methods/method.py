@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from distilbench.codes import nested_widths
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
@@ -49,10 +50,6 @@ def all_on_device(vectors: ShardedArray, device: str) -> Tensor:
     return torch.cat([torch.from_numpy(shard).to(device) for shard in vectors.shards()])
 
 
-SMALLEST = 16
-"""The least width that halving gives."""
-
-
 class NestedParams(ParamsPart):
     """Which widths one training serves: its first w numbers are an embedding of their own, for several w at once."""
 
@@ -60,19 +57,6 @@ class NestedParams(ParamsPart):
     """Whether the loss is taken at several widths at once, each of which gets a row of its own."""
     widths: tuple[int, ...] = ()
     """The widths below output_dim that are nested in it; () is output_dim halved again and again, down to 16."""
-
-
-def nested_widths(params: dict[str, Any]) -> tuple[int, ...]:
-    """The widths at which a training with `params` is judged, largest first: output_dim alone unless it is nested."""
-    d = int(params["output_dim"])
-    if not params.get("nested"):
-        return (d,)
-    if widths := params.get("widths"):
-        return tuple(sorted({d, *map(int, widths)}, reverse=True))
-    halves = [d]
-    while halves[-1] // 2 >= SMALLEST:
-        halves.append(halves[-1] // 2)
-    return tuple(halves)
 
 
 def _check_widths(possible: Possible) -> None:

@@ -10,9 +10,8 @@ from optuna.trial import BaseTrial
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distilbench.choices import Searcher
-from distilbench.codes import CompetitionKey, competition_key, stored_bytes
+from distilbench.codes import CompetitionKey, competition_key, nested_widths, stored_bytes
 from distilbench.encoders.student import aliases, setting_for
-from distilbench.methods.method import nested_widths
 from distilbench.trials.budget import Budget
 
 Value = bool | int | float | str

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.codes import CODE_OF_BITS, code_of, family_of, stored_bytes
+from distilbench.codes import CODE_OF_BITS, code_of, family_of, nested_widths, stored_bytes
 from distilbench.data.sampling import calibration_rows
 from distilbench.evaluation.encoders import stored_vectors
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.geometry import geometry
 from distilbench.evaluation.selection import total
 from distilbench.evaluation.sts import Embed, from_rows
-from distilbench.methods.method import Method, nested_widths
+from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
 
 
