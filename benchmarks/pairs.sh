@@ -204,13 +204,6 @@ sizes() {  # what choosing without labels costs in each size, of parts beside an
   $PYTHON benchmarks/selection.py sizes "$RUNS"/runs/{unlabelled-heads,unlabelled-pca,beside-two,beside-static}/scores.jsonl
 }
 
-depths() {  # students of each depth with the text and documents of part beside; one seed
-  third
-  # shellcheck disable=SC2046,SC2086
-  $PYTHON -m distilbench compare "$(pairs)" --data "$RUNS/ten" $limits --text "$RUNS/third/*.tsv" --seeds 1 \
-    --name "$NAME-depths" --quantise int8,int4,int2,binary,opq64 $(common "$BOTH,documents=teacher")
-}
-
 exported() {  # FOLDER ROW RUN
   [ -e "$RUNS/exports/$1" ] || $PYTHON -m distilbench export "$RUNS/runs/$3" --student "$2" --to "$RUNS/exports/$1"
 }

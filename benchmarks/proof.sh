@@ -109,9 +109,8 @@ coded() {
   READ="--max-sentences 50000 --max-documents 20000" sweep two-heads --method neighbours --space real \
     --teacher "$(relative "$STUDENTS/two-384")"
 }
-# Students selected by retrieval, on Quora's dev queries.
+# A student selected by retrieval, on Quora's dev queries.
 retrieval() {
-  sweep retrieval --method neighbours --space real --teacher "$MINILM" --select retrieval
   sweep retrieval-2 --method hpd --space $SPACES/two --student auto:2 --teacher "$MINILM" --select retrieval
 }
 # All-mpnet-base-v2 as the teacher.
@@ -198,7 +197,6 @@ beside_general() {  # KIND
 # The leaderboards. It may be run at any time: it takes the sweeps that there are.
 report() {
   board proof heads static static-one two labelled dse "$(for method in $BEST; do echo "$method-"{1,2,3}; done)"
-  board proof-retrieval retrieval retrieval-2
   board proof-coded two-heads
   board proof-mpnet mpnet-heads mpnet-static mpnet-2
 }
