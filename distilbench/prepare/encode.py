@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import rich
 from numpy.typing import NDArray
 
 from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
+from distilbench.data.roles import PLAIN
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.encoders.encoding import encode
@@ -36,6 +38,8 @@ BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 """What `torch.cpu.get_capabilities` calls those that multiply bfloat16 numbers: of x86 and of Arm."""
 READ = "read.json"
 """The files of the store, in order, whose sentences an artifact has the vectors of."""
+ROLES = "roles.npy"
+"""The role in which each was read, by an encoder that reads them differently."""
 MOST_UNKNOWN = 0.75
 """The largest part of a corpus that is encoded apart, where the store has the vectors of the others."""
 
@@ -102,8 +106,8 @@ class CorpusEncoding:
     def vectors(self, text: CorpusText) -> tuple[ShardedArray, int]:
         """The vectors of the sentences, and how many sentences had to be encoded for it (0: all were there).
 
-        A sentence that this encoder has read for another corpus of the store is not encoded again, but where most are new,
-        or are read by role. Needs `ray.init` only when something is missing.
+        A sentence that this encoder has read for another corpus of the store, in the same role, is not encoded again, but
+        where most are new. Needs `ray.init` only when something is missing.
         """
         parts, device = self._parts(text)
         rows = SHARD_ROWS[device]
@@ -114,7 +118,7 @@ class CorpusEncoding:
             missing_shards = [shard for shard in shards if shard_name(shard[0]) in set(missing)]
             counts.append(self._make(folder, missing_shards, text, parts, device))
 
-        path = self.store.build(KIND, parts, [*names, READ], make)
+        path = self.store.build(KIND, parts, [*names, READ, *([ROLES] if self.spec.by_role else [])], make)
         widths = {np.load(path / name, mmap_mode="r", allow_pickle=False).shape[1] for name in names}
         if len(widths) > 1:
             found = " and of ".join(map(str, sorted(widths)))
@@ -127,7 +131,7 @@ class CorpusEncoding:
         if self.store.find(KIND, parts):
             return 0
         readable = sentences_artifact(text.sentences, text.fingerprint, self.store)
-        known = None if self.spec.by_role else known_vectors(readable, parts, self.store)
+        known = known_vectors(readable, self._roles(text), parts, self.store)
         return len(text.sentences) if known is None else int((known[1] < 0).sum())
 
     def rate(self, sentences: Sequence[str]) -> float:
@@ -140,6 +144,12 @@ class CorpusEncoding:
             encode(model, part, bf16=self.backend == "bf16")
             done += len(part)
         return done / (time.perf_counter() - began)
+
+    def _roles(self, text: CorpusText) -> NDArray[np.int8] | None:
+        """The roles that count in an encoding of the text; None where all is read in one way."""
+        if not self.spec.by_role:
+            return None
+        return np.full(len(text.sentences), PLAIN, np.int8) if text.roles_N is None else text.roles_N
 
     def _parts(self, text: CorpusText) -> tuple[dict[str, Any], str]:
         parts = {
@@ -174,16 +184,18 @@ class CorpusEncoding:
             rich.print(f"{self.label}: {total - wanted} of {total} sentences were encoded before the interruption")
         readable = sentences_artifact(text.sentences, text.fingerprint, self.store)
         write_json(folder / READ, [f"{path.parent.name}/{path.name}" for path in readable.paths])
+        roles_N = self._roles(text)
+        if roles_N is not None:
+            save_array(folder / ROLES, roles_N)
         if not shards:  # `READ` alone was damaged
             return 0
-        known = None if self.spec.by_role else known_vectors(readable, parts, self.store)
+        known = known_vectors(readable, roles_N, parts, self.store)
         rows_n = np.concatenate([np.arange(start, stop) for _, start, stop in shards])
         if known is not None:
             before, row_N = known
             rest_n = rows_n[row_N[rows_n] < 0]
             if len(rest_n) <= MOST_UNKNOWN * wanted:
-                rest = readable.take(rest_n)
-                new, encoded = self.vectors(CorpusText(rest, fingerprint(rest))) if rest else (before, 0)
+                new, encoded = self.vectors(_part(readable, roles_N, rest_n)) if len(rest_n) else (before, 0)
                 for i, start, stop in shards:
                     is_new_n = row_N[start:stop] < 0
                     vectors_ND = np.empty((stop - start, before.width), dtype=self.stored)
@@ -194,7 +206,7 @@ class CorpusEncoding:
                 rich.print(f"{self.label}: {reused} of {total} sentences were encoded for another corpus before")
                 return encoded
         bf16, gpu = self.backend == "bf16", device == "cuda"
-        task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, text.roles_N, bf16)
+        task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, roles_N, bf16)
         if self.in_process:
             run_in_process(task, shards, self.label, threads=task.threads_here)
         else:
@@ -221,26 +233,42 @@ def check_bf16() -> None:
         )
 
 
+def _part(sentences: SentenceFile, roles_N: NDArray[np.int8] | None, rows: NDArray[np.int64]) -> CorpusText:
+    text = sentences.take(rows)
+    if roles_N is None:
+        return CorpusText(text, fingerprint(text))
+    return CorpusText(text, fingerprint([text, roles_N[rows].tolist()]), roles_N[rows])
+
+
+def _keys(sentences: SentenceFile, roles_N: NDArray[np.int8] | None) -> pa.ChunkedArray:
+    """What tells apart what an encoder has read: the text, after its role where that counts."""
+    if roles_N is None:
+        return sentences.column()
+    return pc.binary_join_element_wise(pa.array(roles_N).cast(pa.string()), sentences.column(), "")
+
+
 def known_vectors(
-    sentences: SentenceFile, parts: Mapping[str, Any], store: ArtifactStore
+    sentences: SentenceFile, roles_N: NDArray[np.int8] | None, parts: Mapping[str, Any], store: ArtifactStore
 ) -> tuple[ShardedArray, NDArray[np.int64]] | None:
-    """The artifact that has the most of N `sentences`, and the row of each in it (-1: it has not that one); None without one.
+    """The artifact that has the most of N `sentences`, read in these roles, and the row of each in it (-1: it has not that
+    one); None without one.
 
     It depends on the same `parts`, its sentences excepted.
     """
-    text, most, best = sentences.column(), 0, None
+    text, most, best = _keys(sentences, roles_N), 0, None
     for manifest in sorted(store.root.glob(f"{KIND}-*/{MANIFEST}")):
         try:
             theirs = dict(json.loads(manifest.read_text())["parts"])
             read = json.loads((manifest.parent / READ).read_text())
-        except (OSError, ValueError, LookupError, TypeError):
+            roles_K = None if roles_N is None else np.load(manifest.parent / ROLES, allow_pickle=False)
+        except (OSError, EOFError, ValueError, LookupError, TypeError):
             continue  # another process takes it away, or it is damaged: `ArtifactStore.find` says so to whom it concerns
         if theirs == parts or theirs | {"sentences": parts["sentences"]} != parts:
             continue
         files = [store.root / name for name in read]
         if all(path.exists() and not damaged_shards(path.parent) for path in files):
             known = SentenceFile(*files)
-            found = pc.index_in(text, value_set=known.column())
+            found = pc.index_in(text, value_set=_keys(known, roles_K))
             if len(found) - found.null_count > most:
                 most, best = len(found) - found.null_count, (theirs, len(known), found)
     if best is None or (path := store.find(KIND, best[0])) is None:

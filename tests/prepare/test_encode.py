@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.encoding import encode
@@ -242,6 +243,21 @@ def test_a_corpus_that_grows_is_not_encoded_anew(store: Path, spec: EncoderSpec)
         whole(vectors)[40:], encode(spec.load(), grown[40:], prompt=spec.prompt), rtol=2**-11, atol=1e-5
     )
     assert encoded(store, spec, grown[::-1])[1] == 0
+
+
+def test_what_was_read_in_the_same_role_is_not_encoded_anew(tmp_path: Path, spec: EncoderSpec) -> None:
+    asking = replace(spec, query_prompt="query: ", document_prompt="passage: ")
+    encoding, roles_N = CorpusEncoding(asking, ArtifactStore(tmp_path), "test"), np.arange(40, dtype=np.int8) % 3
+    before = whole(encoding.vectors(CorpusText(SENTENCES, "before", roles_N))[0])
+    order = np.random.default_rng(1).permutation(40)
+    grown = (*(SENTENCES[i] for i in order), "a new one", SENTENCES[0])
+    text = CorpusText(grown, "grown", np.array([*roles_N[order], QUERY, DOCUMENT], dtype=np.int8))
+    assert roles_N[0] == PLAIN and encoding.unknown(text) == 2
+    vectors, count = encoding.vectors(text)
+    assert count == 2
+    np.testing.assert_array_equal(whole(vectors)[:40], before[order])
+    direct = encode(spec.load(), grown[40:], prompt=["query: ", "passage: "])
+    np.testing.assert_allclose(whole(vectors)[40:], direct, rtol=2**-11, atol=1e-5)
 
 
 def test_the_text_of_several_files_is_not_encoded_anew(tmp_path: Path, spec: EncoderSpec) -> None:
