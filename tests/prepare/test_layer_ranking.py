@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -50,7 +50,16 @@ class Planted:
     nearest document is the answer, or by the neighbours of held-out sentences.
     """
 
-    def __init__(self, root: Path, corpus: Corpus, encoder: Path, layers: str, width: int, kind: Kind = "sts") -> None:
+    def __init__(
+        self,
+        root: Path,
+        corpus: Corpus,
+        encoder: Path,
+        layers: str,
+        width: int,
+        kind: Kind = "sts",
+        documents: Literal["student", "teacher"] = "student",
+    ) -> None:
         self.teacher, self.store, self.corpus = EncoderSpec(str(encoder)), ArtifactStore(root / "store"), corpus
         states = encode(self.student(layers), list(corpus.sentences))
         self.targets = states @ np.random.default_rng(3).normal(size=(states.shape[1], width)).astype(np.float32) + 1
@@ -65,7 +74,8 @@ class Planted:
         search = RetrievalSet("planted", "dev", asked, stored, tuple(answers))
         held = held_out_set(HeldOut("dev", corpus.train), self.vectors.take)
         sets = {"sts": tuple(pairs), "retrieval": (search,), "fidelity": (held,)}
-        self.judged = SelectionSets(Selection((Part(kind, METRICS[kind]),)), {kind: sets[kind]})
+        selection = Selection((Part(kind, METRICS[kind]),), documents=documents)
+        self.judged = SelectionSets(selection, {kind: sets[kind]})
 
     def student(self, layers: str) -> SentenceTransformer:
         """These layers of the encoder, whose embeddings stand for those before the first."""
@@ -95,18 +105,28 @@ class Planted:
         ("fidelity", "own text dev", "Fidelity"),
     ],
 )
-@pytest.mark.parametrize("planted", ["layers:0,2", "layers:1,3"])
+@pytest.mark.parametrize("planted", ["layers:0,2", "layers:0,3", "layers:2"])
 def test_the_layers_that_the_teacher_was_made_of_win(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path, planted: str, kind: Kind, dev: str, measure: str
 ) -> None:
     made = Planted(tmp_path, corpus, encoder_folder, planted, 48, kind)
-    found = made.rank("auto:2")
+    choices = [(0, 1), (0, 2), (0, 3)] if "," in planted else [(0,), (1,), (2,), (3,)]
+    depth = len(choices[0])
+    found = made.rank(f"auto:{depth}")
     assert f"layers:{','.join(map(str, found.chosen))}" == planted
-    assert (found.count, found.depth, found.search, found.tried, found.first_sentences) == (4, 2, "every choice", 6, 0)
-    assert sorted(c.layers for c in found.choices) == list(combinations(range(4), 2))
+    assert (found.count, found.depth, found.search, found.first_sentences) == (4, depth, "every choice", 0)
+    assert found.tried == len(choices) and sorted(c.layers for c in found.choices) == choices
     assert (found.dev, found.measure) == ((dev,), measure)
     best, second = found.choices[:2]
     assert best.regressed > 98 > second.regressed
+
+
+def test_a_student_that_embeds_queries_alone_may_do_without_the_first_layer(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path
+) -> None:
+    found = Planted(tmp_path, corpus, encoder_folder, "layers:1,3", 48, "retrieval", "teacher").rank("auto:2")
+    assert found.chosen == (1, 3) and "all 6 choices on" in found.summary
+    assert sorted(c.layers for c in found.choices) == list(combinations(range(4), 2))
 
 
 def test_the_scores_are_those_of_the_students(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
@@ -126,7 +146,7 @@ def test_too_many_choices_are_searched_greedily_and_in_two_rounds(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     made = Planted(tmp_path, corpus, encoder_folder, "layers:0,1,3", 48, kind)
-    monkeypatch.setattr(layer_ranking, "EXHAUSTIVE", 3)
+    monkeypatch.setattr(layer_ranking, "EXHAUSTIVE", 2)
     monkeypatch.setattr(layer_ranking, "FINALISTS", 1)
     found = made.rank("auto:3")
     assert found.search == "greedy" and found.tried == 2 and found.first_sentences > 0
@@ -137,20 +157,23 @@ def test_too_many_choices_are_searched_greedily_and_in_two_rounds(
 def test_many_choices_are_read_twice(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Planted(tmp_path, corpus, encoder_folder, "layers:1,2", 48)
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48)
     monkeypatch.setattr(layer_ranking, "FINALISTS", 2)
     monkeypatch.setattr(layer_ranking, "FIRST_SENTENCES", 60)
     found = made.rank("auto:2")
-    assert found.chosen == (1, 2) and len(found.choices) == 2 and found.tried == 6
-    assert found.first_sentences == 60 and "all 6 choices on 60 sentences, the best 2 again on" in found.summary
+    assert found.chosen == (0, 2) and len(found.choices) == 2 and found.tried == 3
+    assert (
+        found.first_sentences == 60
+        and "all 3 choices with the first layer on 60 sentences, the best 2 again on" in found.summary
+    )
     quick = made.rank("auto:2", quick=True)
-    assert quick.chosen == (1, 2) and quick.sentences == 60 and "again" not in quick.summary
+    assert quick.chosen == (0, 2) and quick.sentences == 60 and "again" not in quick.summary
 
 
 def test_of_level_starts_the_one_that_keeps_the_first_layer_is_taken(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path
 ) -> None:
-    found = Planted(tmp_path, corpus, encoder_folder, "layers:1,2", 48).rank("auto:2")
+    found = Planted(tmp_path, corpus, encoder_folder, "layers:1,2", 48, "retrieval", "teacher").rank("auto:2")
     for behind, taken in ((0.9, (0, 2)), (1.1, (1, 2))):
         starts = {(1, 2): 57.0, (1, 3): 56.9, (0, 2): 57.0 - behind}
         choices = [{"layers": layers, "regressed": start} for layers, start in starts.items()]
