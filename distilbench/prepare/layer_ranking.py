@@ -1,10 +1,10 @@
 """Which layers of an encoder make the best start of a student: every choice of that many, ranked before any training.
 
-A student of several layers that embeds documents too has the first: without it it starts as high, and ends lower. For a
-student that embeds queries alone every choice is ranked (results/starts.md). The embeddings stand for the layers before the
-first of a choice (`prepare.skipped_layers`), as they will in training. The pooled states are regressed on the teacher's
-embeddings (ridge, closed form), and the regressed vectors are judged by what students are selected by: on pairs of
-sentences, or as queries for the teacher's documents, which need no encoding.
+A student of several layers has the first: without it its start is as good or better, and its end worse. Only where it embeds
+queries alone, and has little text to train on, every choice is ranked (results/starts.md). The embeddings stand for the
+layers before the first of a choice (`prepare.skipped_layers`), as they will in training. The pooled states are regressed on
+the teacher's embeddings (ridge, closed form), and the regressed vectors are judged by what students are selected by: on pairs
+of sentences, or as queries for the teacher's documents, which need no encoding.
 Axes: N sentences, D width of the student, E of the teacher.
 """
 
@@ -66,6 +66,9 @@ FINALISTS = 6
 LEVEL = 1.0
 """Points of a start below the best one, within which a choice with the first layer is taken: it reads its own embeddings, and
 training makes more of it (results/starts.md)."""
+MUCH_TEXT = 100_000
+"""Training texts from which a student that embeds queries alone has the first layer too: two layers with it were worse after
+49,000 texts, and better after 150,000 (results/starts.md)."""
 RIDGE = 1e-3
 """The ridge, as a share of the mean variance of a state's numbers."""
 STEP_VERSION = 4
@@ -178,6 +181,7 @@ class LayerRanker:
         depth, count = student_layers(self.student, self.teacher), count_layers(self.student, self.teacher)
         sampled = sample_rows(self.train, ids, SENTENCES, TOKENS)
         judged = sample_items(self.judged, ITEMS, self.vectors.take)
+        short = judged.selection.by_teacher and len(self.train) < MUCH_TEXT
         parts = {
             "encoder": student_source(self.student, self.teacher).identity(),
             "pooling": self.pooling,
@@ -187,6 +191,7 @@ class LayerRanker:
             "dev": [str(judged.selection), *map(_digests, judged.every)],
             "depth": depth,
             **({"quick": True} if self.quick else {}),
+            **({"short": True} if short else {}),
             "step_version": STEP_VERSION,
         }
 
@@ -208,7 +213,7 @@ class LayerRanker:
                 sentences=min(FIRST_SENTENCES, len(sampled)) if self.quick else len(sampled),
                 dev=tuple(f"{s.name} dev" for s in judged.every),
                 measure=judged.selection.title,
-                **search_layers(source, depth, quick=self.quick),
+                **search_layers(source, depth, first=depth > 1 and not short, quick=self.quick),
                 seconds=round(time.perf_counter() - began, 1),
             )
             write_json(folder / FILE, ranking.model_dump(mode="json"))
@@ -324,14 +329,14 @@ def regressed(
     return np.asarray(fitted.predict(states_ND.astype(np.float64)), dtype=np.float32)
 
 
-def search_layers(source: Source, depth: int, *, quick: bool = False) -> dict[str, Any]:
-    """What a `LayerRanking` has of a search: every choice of `depth` layers on a small part of the source, and, unless it
-    must be quick, the best of them on all of it.
+def search_layers(source: Source, depth: int, *, first: bool, quick: bool) -> dict[str, Any]:
+    """What a `LayerRanking` has of a search: every choice of `depth` layers, or of those with the `first`, on a small part of
+    the source, and, unless it must be quick, the best of them on all of it.
 
     Where they are too many: the best layer, then the best one to add, and so on.
     """
     count, small, screened = len(source.layers.layers), source.small(), list[RankedChoice]()
-    kept = () if depth == 1 or source.judged.selection.by_teacher else (0,)
+    kept = (0,) if first else ()
     others, more = range(len(kept), count), depth - len(kept)
     greedy = comb(len(others), more) > EXHAUSTIVE
     if greedy:

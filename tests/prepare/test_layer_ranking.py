@@ -121,12 +121,15 @@ def test_the_layers_that_the_teacher_was_made_of_win(
     assert best.regressed > 98 > second.regressed
 
 
-def test_a_student_that_embeds_queries_alone_may_do_without_the_first_layer(
-    corpus: Corpus, encoder_folder: Path, tmp_path: Path
+def test_a_student_that_embeds_queries_alone_may_do_without_the_first_layer_where_text_is_little(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Planted(tmp_path, corpus, encoder_folder, "layers:1,3", 48, "retrieval", "teacher").rank("auto:2")
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:1,3", 48, "retrieval", "teacher")
+    found = made.rank("auto:2")
     assert found.chosen == (1, 3) and "all 6 choices on" in found.summary
     assert sorted(c.layers for c in found.choices) == list(combinations(range(4), 2))
+    monkeypatch.setattr(layer_ranking, "MUCH_TEXT", len(corpus.train))
+    assert sorted(c.layers for c in made.rank("auto:2").choices) == [(0, 1), (0, 2), (0, 3)]
 
 
 def test_the_scores_are_those_of_the_students(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
