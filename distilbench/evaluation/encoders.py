@@ -156,7 +156,8 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
     if "test" in measured:
         parts.append(TaskScores(fidelity_scores(measured["test"], "test")))
     if code is None and width == scored.vectors.width and not across:
-        parts += [_classification_part(scored), *(_pair_part(scored, task) for task in corpus.probed)]
+        classified, correct = classification_scores(scored.checked, corpus.classification, corpus.sentences)
+        parts += [TaskScores(classified, items=correct), *(_pair_part(scored, task) for task in corpus.probed)]
     said = {split: sts_items(sts, similarities, split) | _items_of(measured.get(split, ())) for split in SPLITS}
     said["test"] |= {name: value_items(values) for part in parts for name, values in part.items.items()}
     return EncoderRow(
@@ -166,7 +167,7 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
         disk_bytes=on_disk,
         fit_s=code.fit_s if code else None,
         scores=[score for part in parts for score in part.scores],
-        indexes=[cost for result in searches for cost in _costs_of(result, code)],
+        indexes=[c for r in searches for c in r.costs if (c.kind == code.kind if code else c.kind not in r.by_code)],
         predictions=Predictions(**said, first=searched.first),
         notes=[note for part in parts for note in part.notes],
     )
@@ -179,11 +180,6 @@ def _sts_part(sets: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]
         if np.ptp(similarity_P) == 0
     ]
     return TaskScores(scores_of_similarities(sets, similarities), notes)
-
-
-def _costs_of(result: RetrievalResult, code: Code | None) -> list[IndexCost]:
-    """The costs of the row's own index, or of the indexes of float32 vectors."""
-    return [c for c in result.costs if (c.kind == code.kind if code else c.kind not in result.by_code)]
 
 
 def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> TaskScores:
@@ -202,11 +198,6 @@ def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> Tas
 def _items_of(measured: Sequence[Measured]) -> dict[str, Items]:
     """What a selection measured, item by item."""
     return {m.name: Items(m.value_P, m.gold_P) if m.gold_P is not None else value_items(m.value_P) for m in measured}
-
-
-def _classification_part(scored: _Scored) -> TaskScores:
-    scores, correct = classification_scores(scored.checked, scored.corpus.classification, scored.corpus.sentences)
-    return TaskScores(scores, items=correct)
 
 
 def _pair_part(scored: _Scored, task: PairTask) -> TaskScores:

@@ -195,7 +195,9 @@ class CorpusEncoding:
             before, row_N = known
             rest_n = rows_n[row_N[rows_n] < 0]
             if len(rest_n) <= MOST_UNKNOWN * wanted:
-                new, encoded = self.vectors(_part(readable, roles_N, rest_n)) if len(rest_n) else (before, 0)
+                rest, roles_n = readable.take(rest_n), None if roles_N is None else roles_N[rest_n]
+                key = fingerprint([rest, None if roles_n is None else roles_n.tolist()])
+                new, encoded = self.vectors(CorpusText(rest, key, roles_n)) if rest else (before, 0)
                 for i, start, stop in shards:
                     is_new_n = row_N[start:stop] < 0
                     vectors_ND = np.empty((stop - start, before.width), dtype=self.stored)
@@ -231,13 +233,6 @@ def check_bf16() -> None:
         raise InputError(
             "--backend bf16: this processor has no instructions for bfloat16 (AVX512-BF16, AMX, or Arm's); expected torch"
         )
-
-
-def _part(sentences: SentenceFile, roles_N: NDArray[np.int8] | None, rows: NDArray[np.int64]) -> CorpusText:
-    text = sentences.take(rows)
-    if roles_N is None:
-        return CorpusText(text, fingerprint(text))
-    return CorpusText(text, fingerprint([text, roles_N[rows].tolist()]), roles_N[rows])
 
 
 def _keys(sentences: SentenceFile, roles_N: NDArray[np.int8] | None) -> pa.ChunkedArray:

@@ -174,16 +174,14 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
 def best_students(board: Leaderboard) -> list[Row]:
     """Of each method's students at each number of bytes the best on dev, in the code that they are trained for."""
     best: dict[tuple[CompetitionKey, str, str, str], Row] = {}
-    for row in sorted(reversed(board.rows), key=_rank):
+    for row in sorted(
+        reversed(board.rows), key=lambda r: (r.chosen, -math.inf if r.dev.value is None else r.dev.value)
+    ):
         record = row.record
         if record.role == "student" and record.quantisation == code_of(record.hyperparameters):
             named = record.configuration if record.trial is None else ""
             best[record.group, record.method, named, record.documents] = row
     return [best[key] for key in sorted(best)]
-
-
-def _rank(row: Row) -> tuple[bool, float]:
-    return row.chosen, -math.inf if row.dev.value is None else row.dev.value
 
 
 def _cells(row: Row, columns: Iterable[BoardColumn]) -> list[str]:

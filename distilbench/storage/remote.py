@@ -79,21 +79,19 @@ def check_uri(uri: str, option: str = "--storage") -> str:
     return uri.rstrip("/")
 
 
-def _endpoint() -> str:
-    """The address of an S3-compatible server, "" for Amazon's own."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
-
-
 @dataclass(frozen=True)
 class Remote:
-    """A prefix. `endpoint` goes with it to machines whose environment does not say it.
+    """A prefix. `endpoint`, the address of an S3-compatible server ("" for Amazon's own), goes with it to machines whose
+    environment does not say it.
 
     Every method waits where the storage is away, for LIMIT_S; then it raises StorageGone. It does so at once where the
     storage says no: there is no such bucket, or access is denied.
     """
 
     uri: str
-    endpoint: str = field(default_factory=_endpoint)
+    endpoint: str = field(
+        default_factory=lambda: os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    )
 
     def __truediv__(self, part: str) -> Remote:
         """The prefix `part` below this one."""

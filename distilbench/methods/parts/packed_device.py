@@ -59,23 +59,19 @@ class DeviceTokens:
         source_T = torch.where(real_T, torch.cat([start_B, none])[sentence_T] + position_T, 0)
         id_T = torch.where(real_T, self.ids[source_T].long(), self.pad)
         bounds_F = torch.cat([begin_F, none + tokens]).int()
+        longest = max(self.longest, LEAST_STEP, tokens // 8)  # or the sentence of padding that fills the batch
         with attention_of(model, ATTENTION):
             states = model(
                 input_ids=id_T[None],
                 position_ids=position_T[None] + first_position(model),
                 output_hidden_states=with_embeddings,
-                sentence_bounds=(bounds_F, max(self.longest, filler(tokens))),
+                sentence_bounds=(bounds_F, longest),
             )
         # A product with the shares of tokens in means, in float32: a sum by index is in another order each time.
         share_BT = (sentence_T == torch.arange(count, device=rows_B.device)[:, None]) / length_B[:, None]
         wanted = [*([states.hidden_states[0]] if with_embeddings else []), states.last_hidden_state]
         with full_precision(share_BT):
             return torch.cat([share_BT @ state_1TD[0].float() for state_1TD in wanted], dim=-1)
-
-
-def filler(tokens: int) -> int:
-    """The longest that the sentence which fills a batch can be."""
-    return max(LEAST_STEP, tokens // 8)
 
 
 def _varlen_attention(  # noqa: PLR0913 - as transformers calls it
