@@ -167,6 +167,7 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult]) -> EncoderRow:
         disk_bytes=on_disk,
         fit_s=code.fit_s if code else None,
         scores=[score for part in parts for score in part.scores],
+        # Of the row's own index, or of the indexes of float32 vectors.
         indexes=[c for r in searches for c in r.costs if (c.kind == code.kind if code else c.kind not in r.by_code)],
         predictions=Predictions(**said, first=searched.first),
         notes=[note for part in parts for note in part.notes],

@@ -24,7 +24,15 @@ from distilbench.encoders.encoding import encode
 from distilbench.errors import InputError
 from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
 from distilbench.settings.place import AS_FIT, PoolSize
-from distilbench.storage.arrays import MANIFEST, ShardedArray, damaged_shards, save_array, shard_name, shard_ranges
+from distilbench.storage.arrays import (
+    MANIFEST,
+    ShardedArray,
+    damaged_shards,
+    load_array,
+    save_array,
+    shard_name,
+    shard_ranges,
+)
 from distilbench.storage.files import fingerprint, write_json
 from distilbench.storage.store import ArtifactStore
 
@@ -119,7 +127,7 @@ class CorpusEncoding:
             counts.append(self._make(folder, missing_shards, text, parts, device))
 
         path = self.store.build(KIND, parts, [*names, READ, *([ROLES] if self.spec.by_role else [])], make)
-        widths = {np.load(path / name, mmap_mode="r", allow_pickle=False).shape[1] for name in names}
+        widths = {load_array(path / name).shape[1] for name in names}
         if len(widths) > 1:
             found = " and of ".join(map(str, sorted(widths)))
             raise InputError(f"encoder {self.spec.name!r}: it gave vectors of {found} dimensions; expected one width")
@@ -254,12 +262,12 @@ def known_vectors(
     for manifest in sorted(store.root.glob(f"{KIND}-*/{MANIFEST}")):
         try:
             theirs = dict(json.loads(manifest.read_text())["parts"])
+            if theirs == parts or theirs | {"sentences": parts["sentences"]} != parts:
+                continue
             read = json.loads((manifest.parent / READ).read_text())
-            roles_K = None if roles_N is None else np.load(manifest.parent / ROLES, allow_pickle=False)
+            roles_K = None if roles_N is None else load_array(manifest.parent / ROLES)
         except (OSError, EOFError, ValueError, LookupError, TypeError):
             continue  # another process takes it away, or it is damaged: `ArtifactStore.find` says so to whom it concerns
-        if theirs == parts or theirs | {"sentences": parts["sentences"]} != parts:
-            continue
         files = [store.root / name for name in read]
         if all(path.exists() and not damaged_shards(path.parent) for path in files):
             known = SentenceFile(*files)

@@ -90,7 +90,7 @@ class LayerRanking(BaseModel):
     """The best choices of `depth` of an encoder's `count` layers, the best first.
 
     Of many choices (`tried`) the first round read `first_sentences`, and `choices` are the best of them, read again on
-    `sentences`. `search` is "greedy" where the best layer was sought first, then the best one to add, and so on.
+    `sentences`. `search` is "greedy" where layers were added one by one, each the best to add to those before.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -100,6 +100,8 @@ class LayerRanking(BaseModel):
     count: int
     depth: int
     search: Literal["every choice", "greedy"]
+    first: bool = False
+    """Whether only choices with the first layer were tried."""
     sentences: int
     dev: tuple[str, ...]
     """The dev sets that rank."""
@@ -120,9 +122,9 @@ class LayerRanking(BaseModel):
     @property
     def summary(self) -> str:
         """How it was done, in one sentence."""
-        first = " with the first layer" if self.tried < comb(self.count, self.depth) else ""
-        whole = f"all {self.tried} choices{first}"
-        tried = whole if self.search == "every choice" else "the best layer, then the best to add"
+        whole = f"all {self.tried} choices{' with the first layer' if self.first else ''}"
+        one_by_one = f"the {'first' if self.first else 'best'} layer, then the best to add"
+        tried = whole if self.search == "every choice" else one_by_one
         again = f", the best {len(self.choices)} again on {self.sentences:,}" if self.first_sentences else ""
         read = f"{self.first_sentences or self.sentences:,} sentences{again}"
         return (
@@ -181,7 +183,7 @@ class LayerRanker:
         depth, count = student_layers(self.student, self.teacher), count_layers(self.student, self.teacher)
         sampled = sample_rows(self.train, ids, SENTENCES, TOKENS)
         judged = sample_items(self.judged, ITEMS, self.vectors.take)
-        short = judged.selection.by_teacher and len(self.train) < MUCH_TEXT
+        first = depth > 1 and not (judged.selection.by_teacher and len(self.train) < MUCH_TEXT)
         parts = {
             "encoder": student_source(self.student, self.teacher).identity(),
             "pooling": self.pooling,
@@ -190,8 +192,8 @@ class LayerRanker:
             "train": array_sha256(sampled),
             "dev": [str(judged.selection), *map(_digests, judged.every)],
             "depth": depth,
+            "first": first,
             **({"quick": True} if self.quick else {}),
-            **({"short": True} if short else {}),
             "step_version": STEP_VERSION,
         }
 
@@ -213,7 +215,7 @@ class LayerRanker:
                 sentences=min(FIRST_SENTENCES, len(sampled)) if self.quick else len(sampled),
                 dev=tuple(f"{s.name} dev" for s in judged.every),
                 measure=judged.selection.title,
-                **search_layers(source, depth, first=depth > 1 and not short, quick=self.quick),
+                **search_layers(source, depth, first=first, quick=self.quick),
                 seconds=round(time.perf_counter() - began, 1),
             )
             write_json(folder / FILE, ranking.model_dump(mode="json"))
@@ -333,7 +335,7 @@ def search_layers(source: Source, depth: int, *, first: bool, quick: bool) -> di
     """What a `LayerRanking` has of a search: every choice of `depth` layers, or of those with the `first`, on a small part of
     the source, and, unless it must be quick, the best of them on all of it.
 
-    Where they are too many: the best layer, then the best one to add, and so on.
+    Where they are too many: the first or else the best layer, then the best one to add, and so on.
     """
     count, small, screened = len(source.layers.layers), source.small(), list[RankedChoice]()
     kept = (0,) if first else ()
@@ -348,7 +350,7 @@ def search_layers(source: Source, depth: int, *, first: bool, quick: bool) -> di
         tried = [(*kept, *added) for added in combinations(others, more)]
         if quick or len(tried) > FINALISTS:
             screened = small.judge(tried, "Layers, first round")
-    found = {"search": "greedy" if greedy else "every choice", "tried": len(tried)}
+    found = {"search": "greedy" if greedy else "every choice", "first": first, "tried": len(tried)}
     if quick:
         return {**found, "choices": screened[:FINALISTS]}
     finalists = [choice.layers for choice in screened[:FINALISTS]] or tried

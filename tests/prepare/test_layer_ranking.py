@@ -154,7 +154,7 @@ def test_too_many_choices_are_searched_greedily_and_in_two_rounds(
     found = made.rank("auto:3")
     assert found.search == "greedy" and found.tried == 2 and found.first_sentences > 0
     assert len(found.choices) == 1 and len(found.chosen) == 3
-    assert "the best layer, then the best to add" in found.summary
+    assert "the first layer, then the best to add" in found.summary
 
 
 def test_many_choices_are_read_twice(
